@@ -1,90 +1,23 @@
 // The dense architectures of today (tests/golden/make_dense.py) against Hugging Face transformers in float32: the logits of
 // a text read at once, in pieces and token by token, from both kinds of files, and the tokens that it goes on with.
 #include "tests/support/test.h"
-#include "tests/support/model/golden_model.h"
+#include "tests/support/model/golden_check.h"
 #include "engine/model/model.h"
 
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
-enum { N_BEGIN = 8, N_GREEDY = 64 };
-
-static Engine *open_engine(const char *name, const char *device) {
-    Engine *engine = NULL;
-    Error error = {0};
-    if (golden_model_open(GOLDEN_DENSE, name, device, DTYPE_F32, &engine, &error))
-        fail_msg("%s", error.message);
-    return engine;
-}
-
-static void check_case(Engine *engine, const char *name, const GoldenCase *c, const char *device) {
-    size_t count = (size_t)(c->n - c->from) * (size_t)c->vocab;
-    float *logits = malloc(count * sizeof *logits);
-    Error error = {0};
-    for (int step = 1; step <= GOLDEN_MAX_IDS; step = step * 8 - 1) { // 1, 7, 55
-        memset(logits, 0xff, count * sizeof *logits);
-        if (golden_model_evaluate(engine, c, step, logits, &error)) fail_msg("%s: %s", name, error.message);
-        double distance = golden_distance(logits, c->expected, count);
-        if (!(distance <= 1e-5))
-            fail_msg("%s, %s, %s, steps of %d: relative error %g", name, c->name, device, step, distance);
-    }
-    free(logits);
-}
-
-// The largest logit, the lowest id of equals.
-static int32_t largest(const float *logits, int n) {
-    int32_t best = 0;
-    for (int i = 1; i < n; i++)
-        if (logits[i] > logits[best]) best = i;
-    return best;
-}
-
-static void check_greedy(Engine *engine, const char *name, const char *golden_of, const int32_t *begin) {
-    char path[256];
-    snprintf(path, sizeof path, GOLDEN_DENSE "/%s/golden.json", golden_of);
-    json_t *golden = json_load_file(path, 0, NULL);
-    const json_t *expected = json_object_get(golden, "greedy");
-    assert_int_equal(json_array_size(expected), N_GREEDY);
-    const int vocab = engine_model(engine)->shape.vocab_size;
-    float *logits = calloc((size_t)vocab, sizeof *logits);
-    int32_t ids[N_BEGIN + N_GREEDY];
-    memcpy(ids, begin, N_BEGIN * sizeof *ids);
-    Session *session = NULL;
-    Error error = {0};
-    if (session_open(engine, &session, &error)) fail_msg("%s", error.message);
-    for (int i = 0; i < N_GREEDY; i++) {
-        if (session_sync(session, ids, N_BEGIN + i, NULL, &error) || session_logits(session, logits, &error))
-            fail_msg("%s: %s", name, error.message);
-        ids[N_BEGIN + i] = largest(logits, vocab);
-        if (ids[N_BEGIN + i] != json_integer_value(json_array_get(expected, (size_t)i)))
-            fail_msg("%s: token %d is %d", name, i, ids[N_BEGIN + i]);
-    }
-    session_close(session);
-    free(logits);
-    json_decref(golden);
-}
-
-static void check_model(const char *name, const char *golden_of, const char *device) {
-    GoldenSet set;
-    Error error = {0};
-    if (golden_model_read(GOLDEN_DENSE, golden_of, &set, &error)) fail_msg("%s", error.message);
-    assert_in_range(set.n, 1, GOLDEN_MAX_CASES);
-    Engine *engine = open_engine(name, device);
-    for (int i = 0; i < set.n; i++) check_case(engine, name, &set.cases[i], device);
-    check_greedy(engine, name, golden_of, set.cases[0].ids);
-    engine_close(engine);
-    golden_model_free(&set);
+static Engine *open_engine(const char *name) {
+    return golden_check_open(GOLDEN_DENSE, name, "cpu", 0, DTYPE_F32);
 }
 
 // Keys that were normed behind RoPE cannot be turned to other places.
 static void some_cannot_be_shifted(void **state) {
     (void)state;
-    Engine *engine = open_engine("hunyuan", "cpu");
+    Engine *engine = open_engine("hunyuan");
     assert_string_equal(engine_cannot_shift(engine), "its keys are normed after they were turned");
     engine_close(engine);
-    engine = open_engine("ministral3", "cpu");
+    engine = open_engine("ministral3");
     assert_null(engine_cannot_shift(engine));
     engine_close(engine);
 }
@@ -116,18 +49,19 @@ static void heads_of_two_sizes_in_fewer_bits(void **state) {
     }
 }
 
+static const char *const BOTH_LOOPS[] = {"cpu:reference", "cpu", NULL};
+
 // Each runs by name.
 #define FOLDER(NAME, FOLDER_NAME)                                                                            \
     static void NAME(void **state) {                                                                         \
         (void)state;                                                                                         \
-        check_model(FOLDER_NAME, FOLDER_NAME, "cpu:reference");                                              \
-        check_model(FOLDER_NAME, FOLDER_NAME, "cpu");                                                        \
+        golden_check_model(GOLDEN_DENSE, FOLDER_NAME, FOLDER_NAME, BOTH_LOOPS);                              \
     }
 #define BOTH(NAME, FOLDER_NAME)                                                                              \
     FOLDER(NAME, FOLDER_NAME)                                                                                \
     static void NAME##_gguf(void **state) {                                                                  \
         (void)state;                                                                                         \
-        check_model(FOLDER_NAME ".gguf", FOLDER_NAME, "cpu");                                                \
+        golden_check_model(GOLDEN_DENSE, FOLDER_NAME ".gguf", FOLDER_NAME, BOTH_LOOPS + 1);                  \
     }
 BOTH(gemma, "gemma")
 BOTH(gemma2, "gemma2")
@@ -162,9 +96,9 @@ BOTH(qwen, "qwen")
 FOLDER(ministral3, "ministral3")
 BOTH(hunyuan, "hunyuan")
 BOTH(cohere_plus, "cohere-plus")
-FOLDER(gemma4, "gemma4")
-FOLDER(gemma4_e, "gemma4-e")
-FOLDER(gemma4_moe, "gemma4-moe")
+BOTH(gemma4, "gemma4")
+BOTH(gemma4_e, "gemma4-e")
+BOTH(gemma4_moe, "gemma4-moe")
 BOTH(stablelm_12b, "stablelm-12b")
 
 #define TESTS_OF_BOTH(NAME) cmocka_unit_test(NAME), cmocka_unit_test(NAME##_gguf)
@@ -203,9 +137,9 @@ int main(int argc, char **argv) {
         cmocka_unit_test(ministral3),
         TESTS_OF_BOTH(hunyuan),
         TESTS_OF_BOTH(cohere_plus),
-        cmocka_unit_test(gemma4),
-        cmocka_unit_test(gemma4_e),
-        cmocka_unit_test(gemma4_moe),
+        TESTS_OF_BOTH(gemma4),
+        TESTS_OF_BOTH(gemma4_e),
+        TESTS_OF_BOTH(gemma4_moe),
         TESTS_OF_BOTH(stablelm_12b),
         cmocka_unit_test(some_cannot_be_shifted),
         cmocka_unit_test(heads_of_two_sizes_in_fewer_bits),

@@ -2,60 +2,26 @@
 // that neither the number of threads nor where a prompt is cut shows.
 #include "engine/engine_internal.h"
 #include "kernels/cpu/cpu.h"
-#include "tests/support/model/golden_model.h"
+#include "tests/support/model/golden_check.h"
 #include "tests/support/test.h"
 
-#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { PROMPT = 8, GREEDY = 64 };
-
 static Error error;
 
 static Engine *open_engine(const char *name, const char *device, int n_threads) {
-    char path[200];
-    Engine *engine = NULL;
-    Model *model;
-    snprintf(path, sizeof path, "%s/%s", GOLDEN_EXPERTS, name);
-    if (model_open(path, &model, &error)) fail_msg("%s", error.message);
-    EngineOptions options = {.device = device,
-                             .n_threads = n_threads,
-                             .context_size = 128,
-                             .cache = cache_options(DTYPE_F32),
-                             .chunk = 64};
-    if (engine_open_model(model, &options, &engine, &error)) fail_msg("%s", error.message);
-    return engine;
+    return golden_check_open(GOLDEN_EXPERTS, name, device, n_threads, DTYPE_F32);
 }
 
 // ---- greedy text ---------------------------------------------------------------------------------------------
 
 static void check_greedy(const char *name, const char *golden_of, const char *device) {
-    char path[200];
-    snprintf(path, sizeof path, "%s/%s/golden.json", GOLDEN_EXPERTS, golden_of);
-    json_t *golden = json_load_file(path, 0, NULL);
-    const json_t *text = json_object_get(golden, "greedy"),
-                 *prompt = json_object_get(json_array_get(json_object_get(golden, "cases"), 0), "ids");
-    assert_int_equal(json_array_size(text), GREEDY);
-    assert_int_equal(json_integer_value(json_object_get(golden, "n_prompt")), PROMPT);
-    int32_t ids[PROMPT];
-    for (size_t i = 0; i < PROMPT; i++) ids[i] = (int32_t)json_integer_value(json_array_get(prompt, i));
     Engine *engine = open_engine(name, device, 2);
-    Session *session;
-    if (session_open(engine, &session, &error)) fail_msg("%s", error.message);
-    if (session_sync(session, ids, PROMPT, NULL, &error)) fail_msg("%s", error.message);
-    for (size_t i = 0; i < GREEDY; i++) {
-        const SampleParams greedy = {.top_p = 1, .typical_p = 1};
-        int32_t id;
-        if (session_sample(session, &greedy, &id, &error)) fail_msg("%s", error.message);
-        if (id != json_integer_value(json_array_get(text, i)))
-            fail_msg("%s, %s: token %zu is %d", name, device, i, id);
-    }
-    session_close(session);
+    golden_check_greedy(engine, GOLDEN_EXPERTS, golden_of);
     engine_close(engine);
-    json_decref(golden);
 }
 
 static void greedy_text(void **state) {

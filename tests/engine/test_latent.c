@@ -4,79 +4,25 @@
 #include "engine/engine_internal.h"
 #include "engine/snapshot.h"
 #include "tests/support/files.h"
-#include "tests/support/model/golden_model.h"
+#include "tests/support/model/golden_check.h"
 #include "tests/support/test.h"
 
-#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { PROMPT = 8, GREEDY = 64 };
-
 static Error error;
 
 static Engine *open_engine(const char *name, const char *device, int n_threads, DType cache) {
-    char path[200];
-    Engine *engine = NULL;
-    Model *model;
-    snprintf(path, sizeof path, "%s/%s", GOLDEN_LATENT, name);
-    if (model_open(path, &model, &error)) fail_msg("%s", error.message);
-    EngineOptions options = {.device = device,
-                             .n_threads = n_threads,
-                             .context_size = 128,
-                             .cache = cache_options(cache),
-                             .chunk = 64};
-    if (engine_open_model(model, &options, &engine, &error)) fail_msg("%s", error.message);
-    return engine;
+    return golden_check_open(GOLDEN_LATENT, name, device, n_threads, cache);
 }
 
 // ---- as transformers ---------------------------------------------------------------------------------------
 
-static void check_logits(Engine *engine, const char *name, const GoldenCase *c) {
-    const size_t count = (size_t)(c->n - c->from) * (size_t)c->vocab;
-    float *logits = malloc(count * sizeof *logits);
-    for (int step = 1; step <= GOLDEN_MAX_IDS; step = step * 8 - 1) { // 1, 7, 55
-        memset(logits, 0xff, count * sizeof *logits);
-        if (golden_model_evaluate(engine, c, step, logits, &error)) fail_msg("%s: %s", name, error.message);
-        const double distance = golden_distance(logits, c->expected, count);
-        if (!(distance <= 1e-5)) fail_msg("%s, steps of %d: relative error %g", name, step, distance);
-        if (step == 55) print_message("%s: relative error %.1e\n", name, distance);
-    }
-    free(logits);
-}
-
-static void check_greedy(Engine *engine, const char *name, const char *golden_of, const int32_t *ids) {
-    char path[200];
-    snprintf(path, sizeof path, "%s/%s/golden.json", GOLDEN_LATENT, golden_of);
-    json_t *golden = json_load_file(path, 0, NULL);
-    const json_t *text = json_object_get(golden, "greedy");
-    assert_int_equal(json_array_size(text), GREEDY);
-    Session *session;
-    if (session_open(engine, &session, &error)) fail_msg("%s", error.message);
-    if (session_sync(session, ids, PROMPT, NULL, &error)) fail_msg("%s", error.message);
-    for (size_t i = 0; i < GREEDY; i++) {
-        const SampleParams greedy = {.top_p = 1, .typical_p = 1};
-        int32_t id;
-        if (session_sample(session, &greedy, &id, &error)) fail_msg("%s", error.message);
-        if (id != json_integer_value(json_array_get(text, i))) fail_msg("%s: token %zu is %d", name, i, id);
-    }
-    session_close(session);
-    json_decref(golden);
-}
-
 static void check_model(const char *name, const char *golden_of) {
-    static const char *const DEVICES[] = {"cpu:reference", "cpu"};
-    GoldenSet set;
-    if (golden_model_read(GOLDEN_LATENT, golden_of, &set, &error)) fail_msg("%s", error.message);
-    for (int i = 0; i < 2; i++) {
-        Engine *engine = open_engine(name, DEVICES[i], 2, DTYPE_F32);
-        check_logits(engine, name, &set.cases[0]);
-        check_greedy(engine, name, golden_of, set.cases[0].ids);
-        engine_close(engine);
-    }
-    golden_model_free(&set);
+    static const char *const DEVICES[] = {"cpu:reference", "cpu", NULL};
+    golden_check_model(GOLDEN_LATENT, name, golden_of, DEVICES);
 }
 
 #define MODEL_TEST(test, name, golden_of)                                                                    \

@@ -1,0 +1,81 @@
+#include "tests/support/model/golden_check.h"
+
+#include "engine/engine_internal.h"
+#include "tests/support/test.h"
+
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { CONTEXT = 128, CHUNK = 64 };
+
+Engine *golden_check_open(const char *root, const char *name, const char *device, int n_threads,
+                          DType cache) {
+    char path[400];
+    Engine *engine = NULL;
+    Model *model;
+    Error error = {0};
+    snprintf(path, sizeof path, "%s/%s", root, name);
+    if (model_open(path, &model, &error)) fail_msg("%s", error.message);
+    const EngineOptions options = {.device = device,
+                                   .n_threads = n_threads,
+                                   .context_size = CONTEXT,
+                                   .cache = cache_options(cache),
+                                   .chunk = CHUNK};
+    if (engine_open_model(model, &options, &engine, &error)) fail_msg("%s", error.message);
+    return engine;
+}
+
+void golden_check_logits(Engine *engine, const char *name, const GoldenCase *c) {
+    const size_t count = (size_t)(c->n - c->from) * (size_t)c->vocab;
+    float *logits = malloc(count * sizeof *logits);
+    Error error = {0};
+    for (int step = 1; step <= GOLDEN_MAX_IDS; step = step * 8 - 1) { // 1, 7, 55
+        memset(logits, 0xff, count * sizeof *logits);
+        if (golden_model_evaluate(engine, c, step, logits, &error)) fail_msg("%s: %s", name, error.message);
+        const double distance = golden_distance(logits, c->expected, count);
+        if (!(distance <= 1e-5))
+            fail_msg("%s, %s, steps of %d: relative error %g", name, c->name, step, distance);
+    }
+    free(logits);
+}
+
+void golden_check_greedy(Engine *engine, const char *root, const char *golden_of) {
+    char path[400];
+    snprintf(path, sizeof path, "%s/%s/golden.json", root, golden_of);
+    json_t *golden = json_load_file(path, 0, NULL);
+    const json_t *text = json_object_get(golden, "greedy"),
+                 *prompt = json_object_get(json_array_get(json_object_get(golden, "cases"), 0), "ids");
+    assert_int_equal(json_array_size(text), GOLDEN_GREEDY);
+    int32_t ids[GOLDEN_BEGIN];
+    for (size_t i = 0; i < GOLDEN_BEGIN; i++) ids[i] = (int32_t)json_integer_value(json_array_get(prompt, i));
+    Session *session = NULL;
+    Error error = {0};
+    if (session_open(engine, &session, &error)) fail_msg("%s", error.message);
+    if (session_sync(session, ids, GOLDEN_BEGIN, NULL, &error)) fail_msg("%s", error.message);
+    for (size_t i = 0; i < GOLDEN_GREEDY; i++) {
+        const SampleParams greedy = {.top_p = 1, .typical_p = 1};
+        int32_t id;
+        if (session_sample(session, &greedy, &id, &error)) fail_msg("%s: %s", golden_of, error.message);
+        if (id != json_integer_value(json_array_get(text, i)))
+            fail_msg("%s: token %zu is %d", golden_of, i, id);
+    }
+    session_close(session);
+    json_decref(golden);
+}
+
+void golden_check_model(const char *root, const char *name, const char *golden_of,
+                        const char *const *devices) {
+    GoldenSet set;
+    Error error = {0};
+    if (golden_model_read(root, golden_of, &set, &error)) fail_msg("%s", error.message);
+    assert_in_range(set.n, 1, GOLDEN_MAX_CASES);
+    for (; *devices; devices++) {
+        Engine *engine = golden_check_open(root, name, *devices, 2, DTYPE_F32);
+        for (int i = 0; i < set.n; i++) golden_check_logits(engine, name, &set.cases[i]);
+        golden_check_greedy(engine, root, golden_of);
+        engine_close(engine);
+    }
+    golden_model_free(&set);
+}

@@ -1,0 +1,23 @@
+// What tests of the forward pass ask of a golden model on the CPU (golden_model.h), with cmocka: each ends the test where
+// it fails.
+#ifndef PALAVER_TESTS_GOLDEN_CHECK_H
+#define PALAVER_TESTS_GOLDEN_CHECK_H
+
+#include "tests/support/model/golden_model.h"
+
+enum { GOLDEN_BEGIN = 8, GOLDEN_GREEDY = 64 }; // tokens of a prompt, and of the text that goes on with it
+
+// An engine over ROOT/NAME with a context of 128 tokens; n_threads 0: one for each core.
+Engine *golden_check_open(const char *root, const char *name, const char *device, int n_threads, DType cache);
+
+// The case's logits, read token by token, by 7 and by 55, are transformers' to 1e-5 of the largest.
+void golden_check_logits(Engine *engine, const char *name, const GoldenCase *c);
+
+// Behind the first GOLDEN_BEGIN tokens of the first case, the greedy text is that of ROOT/GOLDEN_OF/golden.json.
+void golden_check_greedy(Engine *engine, const char *root, const char *golden_of);
+
+// Both of NAME on the devices, with one engine each; devices end with NULL.
+void golden_check_model(const char *root, const char *name, const char *golden_of,
+                        const char *const *devices);
+
+#endif
