@@ -19,8 +19,8 @@ static AttendCase case_of(const CudaBackend *cuda, const AttendLaunch *l) {
     c.kind = step->kind;
     c.operand = l->type, c.cache = kv.type;
     c.n_sequences = step->n_sequences, c.n_tokens = step->n_tokens;
-    c.head_dim = l->a.head_dim, c.group = l->a.n_heads / l->a.n_kv_heads;
-    c.alibi = l->a.alibi, c.capped = l->a.cap > 0, c.masked = l->a.mask.values != NULL;
+    c.head_dim = l->a.head_dim, c.tile_rows = step->tile_tokens * (l->a.n_heads / l->a.n_kv_heads);
+    c.alibi = l->a.alibi != 0, c.capped = l->a.cap > 0, c.masked = l->a.mask.values != NULL;
     c.latent = kv.k == kv.v && !kv.sink_scores;
     c.evicted = step->evicted, c.in_order = step->in_order;
     c.window = l->a.window;
@@ -101,10 +101,10 @@ Status cuda_attend_step(CudaBackend *cuda, const AttendCall *call, Error *error)
 Status cuda_attend(Backend *backend, const void *q, const KvLayer *kv, int window, void *y, Error *error) {
     CudaBackend *cuda = cuda_backend(backend);
     const DecoderShape *s = cuda->shape;
-    Status status = kv_layer_check(kv, s->head_dim, error);
-    if (status) return error_prefix(error, "attend: ");
     AttendCall call = {};
-    call.heads = AttendHeads{s->n_heads, s->n_kv_heads, s->head_dim};
+    call.heads = AttendHeads{s->n_heads, kv_layer_heads(s, kv), kv_layer_head_dim(s, kv)};
+    Status status = kv_layer_check(kv, call.heads.head_dim, error);
+    if (status) return error_prefix(error, "attend: ");
     call.type = cuda->operand;
     call.q = q;
     call.y = y;
@@ -112,6 +112,6 @@ Status cuda_attend(Backend *backend, const void *q, const KvLayer *kv, int windo
     call.slot_positions = cuda->step.slot_positions;
     call.window = window;
     call.scale = s->attention_scale, call.cap = s->attention_cap;
-    call.alibi = s->alibi;
+    call.alibi = !s->alibi ? 0 : s->alibi_scaled ? s->attention_scale : 1;
     return cuda_attend_step(cuda, &call, error);
 }

@@ -32,6 +32,7 @@ static void layout_routes(const DecoderShape *s, size_t tokens, CudaRoutes *r, T
     r->token = (int32_t *)take(pairs * sizeof(int32_t));
     r->where = (int32_t *)take(pairs * sizeof(int32_t));
     r->pairs = take(pairs * (size_t)s->hidden_size * 4);
+    r->beside = (float *)take(e->beside ? 2 * tokens * (size_t)s->hidden_size * sizeof(float) : 0);
 }
 
 // Lays the scratch out for operands of four bytes, the most there may be, and returns its bytes; if base is not
@@ -40,8 +41,9 @@ static size_t layout(CudaBackend *cuda, const BackendOptions *options, char *bas
     const DecoderShape *s = options->shape;
     size_t tokens = (size_t)options->max_tokens, used = 0;
     size_t rows = tokens > (size_t)options->max_logits ? tokens : (size_t)options->max_logits;
-    size_t qkv = (size_t)(s->n_heads + 2 * s->n_kv_heads) * s->head_dim, gate_up = widest_gate_up(s),
-           queries = 2 * (size_t)s->n_heads * s->head_dim;
+    const size_t of_heads_q = (size_t)s->n_heads * (size_t)decoder_most_head_dim(s);
+    size_t qkv = of_heads_q + 2 * (size_t)decoder_kv_width(s), gate_up = widest_gate_up(s),
+           queries = 2 * of_heads_q;
     size_t wide_row = qkv > gate_up ? qkv : gate_up;
     if (queries > wide_row) wide_row = queries;
     // With W8 sums of 32 bits stand behind what is stored in 16, or behind an input in 8 bits (w8_sums()).
@@ -66,6 +68,8 @@ static size_t layout(CudaBackend *cuda, const BackendOptions *options, char *bas
     char *low = take(latent ? tokens * (size_t)s->latent.q_rank * 4 : 0);
     char *of_heads =
         take(latent ? tokens * (size_t)(queries_wide > values_wide ? queries_wide : values_wide) * 4 : 0);
+    char *of_tokens = take(tokens * (size_t)s->n_layers * (size_t)s->token_size * sizeof(float));
+    char *token_part = take(tokens * (size_t)s->token_size * 4);
     char *logit_rows = take((size_t)options->max_logits * sizeof(int32_t));
     char *drawn = take((size_t)options->max_logits * sizeof(int32_t));
     CudaRoutes routes = cuda->scratch.routes;
@@ -78,6 +82,7 @@ static size_t layout(CudaBackend *cuda, const BackendOptions *options, char *bas
         cuda->scratch.wide = wide;
         cuda->scratch.weights = weights;
         cuda->scratch.low = low, cuda->scratch.expanded = of_heads;
+        cuda->scratch.of_tokens = (float *)of_tokens, cuda->scratch.token_part = token_part;
         cuda->scratch.weights_bytes = expanded;
         cuda->scratch.rows = (int32_t *)logit_rows;
         cuda->scratch.drawn = (int32_t *)drawn;
@@ -185,39 +190,53 @@ static Status open_all(CudaBackend *cuda, const BackendOptions *options, Error *
 
 extern const Ops CUDA_OPS; // the table below
 
-static Status cuda_open(const BackendOptions *options, Backend **backend, Error *error) {
-    *backend = NULL;
-    const DecoderShape *s = options->shape;
-    if (options->max_tokens < 1 || options->max_logits < 1 || s->n_kv_heads < 1 ||
-        s->n_heads % s->n_kv_heads || s->head_dim % 2 || s->hidden_size % 8 || s->intermediate_size % 8)
-        return error_set(
-            error, STATUS_UNSUPPORTED,
-            "cuda: hidden size %d, %d heads of %d over %d, intermediate size %d: sizes must be multiples "
-            "of 8, heads a multiple of KV heads",
-            s->hidden_size, s->n_heads, s->head_dim, s->n_kv_heads, s->intermediate_size);
-    if (s->heads_of_layers || s->token_size)
-        return error_set(error, STATUS_UNSUPPORTED,
-                         "cuda: no kernels yet for layers whose heads differ, or for per-layer embeddings");
-    if (s->alibi_scaled)
-        return error_set(
-            error, STATUS_UNSUPPORTED,
-            "cuda: no kernels yet for ALiBi's distances that are scaled with the scores (Falcon-RW)");
+// Whether there are kernels for such heads, in every layer.
+static Status check_heads(const DecoderShape *s, Error *error) {
+    for (int l = 0; l < s->n_layers; l++) {
+        const LayerHeads h = layer_heads(s, l);
+        if (h.n_kv_heads < 1 || s->n_heads % h.n_kv_heads || h.head_dim % 2)
+            return error_set(error, STATUS_UNSUPPORTED,
+                             "cuda: %d heads of %d over %d: they must be a multiple of KV heads, and their "
+                             "size even",
+                             s->n_heads, h.head_dim, h.n_kv_heads);
+    }
+    return STATUS_OK;
+}
+
+static Status check_shape(const DecoderShape *s, Error *error) {
     const Experts *e = &s->experts;
+    const Latent *l = &s->latent;
+    if (s->hidden_size % 8 || s->intermediate_size % 8 || s->token_size % 8)
+        return error_set(error, STATUS_UNSUPPORTED,
+                         "cuda: hidden size %d, intermediate size %d, %d elements for each layer: sizes must "
+                         "be multiples of 8",
+                         s->hidden_size, s->intermediate_size, s->token_size);
     if (e->n &&
         (e->size % 8 || e->shared_size % 8 || e->n > EXPERTS_MOST || e->n_active > EXPERTS_MOST_ACTIVE))
         return error_set(
             error, STATUS_UNSUPPORTED,
             "cuda: %d experts of %d, %d at once, one of %d for all: sizes must be multiples of 8", e->n,
             e->size, e->n_active, e->shared_size);
-    const Latent *l = &s->latent;
+    if (e->beside && s->norm != NORM_RMS)
+        return error_set(error, STATUS_UNSUPPORTED, "cuda: layer norms of experts beside a dense part");
     if (l->rank && (l->rank % 8 || l->plain_dim % 8 || l->q_rank % 8 || decoder_attended_width(s) % 8 ||
                     l->rank > HEAD_PRODUCT_COLS || l->plain_dim > HEAD_PRODUCT_COLS))
         return error_set(error, STATUS_UNSUPPORTED,
                          "cuda: latents of %d, queries of %d, heads of %d + %d with values of %d: sizes must "
-                         "be multiples of "
-                         "8, a latent's at most %d",
+                         "be multiples of 8, a latent's at most %d",
                          l->rank, l->q_rank, l->plain_dim, s->rope.rotary_dim, l->value_dim,
                          HEAD_PRODUCT_COLS);
+    return check_heads(s, error);
+}
+
+static Status cuda_open(const BackendOptions *options, Backend **backend, Error *error) {
+    *backend = NULL;
+    const DecoderShape *s = options->shape;
+    if (options->max_tokens < 1 || options->max_logits < 1)
+        return error_set(error, STATUS_USAGE, "cuda: steps of %d tokens with %d rows of logits",
+                         options->max_tokens, options->max_logits);
+    Status status = check_shape(s, error);
+    if (status) return status;
     CudaBackend *cuda = (CudaBackend *)calloc(1, sizeof *cuda);
     if (!cuda) return error_set(error, STATUS_MEMORY, "no memory for a backend");
     cuda->base.ops = &CUDA_OPS;
@@ -227,7 +246,7 @@ static Status cuda_open(const BackendOptions *options, Backend **backend, Error 
     cuda->random_weights = options->random_weights;
     cuda->tuned = options->dispatch != NULL;
     if (options->dispatch) cuda->dispatch = *options->dispatch;
-    Status status = open_all(cuda, options, error);
+    status = open_all(cuda, options, error);
     if (status)
         cuda_close(&cuda->base);
     else

@@ -30,6 +30,7 @@ struct CudaRoutes {
     int32_t *token;      // [max_tokens·n_active] of each pair
     int32_t *where;      // [max_tokens, n_active] the pair of each
     void *pairs;         // [max_tokens·n_active, hidden_size], operand type
+    float *beside;       // [2, max_tokens, hidden_size] what the dense part and the experts beside it give
     int32_t *host_start; // pinned
 };
 
@@ -44,6 +45,9 @@ struct CudaScratch {
     // Of a shape with a latent, operand type: [max_tokens, q_rank], and of all heads [max_tokens, expanded queries, then
     // values].
     void *low, *expanded;
+    // Of per-layer embeddings: [max_tokens, n_layers·token_size], and what a layer makes of its own, operand type.
+    float *of_tokens;
+    void *token_part;
     int32_t *rows, *drawn; // [max_logits] each; the ids of the last draw, or less than 0
     size_t weights_bytes;
     CudaRoutes routes; // of models with experts

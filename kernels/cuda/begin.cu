@@ -251,7 +251,7 @@ static size_t room_bytes(const CudaBackend *cuda, const StageRoom *needed, const
 size_t cuda_step_bytes(const CudaBackend *cuda, int n_rows, int n_slots) {
     const DecoderShape *s = cuda->shape;
     // Of all caches those that are cut most: two rounds of as many splits as there may be.
-    const AttendHeads heads = {s->n_heads, s->n_kv_heads, s->head_dim};
+    const AttendHeads heads = {s->n_heads, s->n_kv_heads, decoder_most_head_dim(s)};
     const SplitPlan plan = {heads, DTYPE_F16, 1, MOST_BLOCKS_A_SM, split_head_tiles(&heads)};
     const int most = tile_tokens(&heads);
     StepSequence sequence = {};
@@ -329,7 +329,7 @@ static void fill_step(const CudaBackend *cuda, const Staging *from, const StageR
     to->in_order = step->kind == STEP_READING && in_order(step);
     to->slot_positions = step->slot_positions;
     fill_tokens(cuda->shape, from, room->tokens, to);
-    to->few_tokens = from->plan->tokens;
+    to->few_tokens = from->plan->tokens, to->tile_tokens = tile_tokens(&from->plan->heads);
     fill_tiles(from, to);
     fill_splits(cuda, from, room, to);
     for (; to->padded && to->n_tiles + to->n_few_tiles < room->tokens; to->n_few_tiles++)

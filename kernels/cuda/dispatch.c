@@ -275,13 +275,14 @@ HeadsKernel dispatch_heads(const HeadsCase *h) {
 static bool wgmma_fits(const Card *card, const AttendCase *a, bool octets, uint32_t page_size) {
     size_t tiles = (a->n_slots + ATTEND_KEYS - 1) / ATTEND_KEYS;
     return has_wgmma(card) && (a->head_dim == 64 || a->head_dim == 128) && octets &&
-           a->group <= ATTEND_ROWS && page_size % ATTEND_KEYS == 0 &&
+           a->tile_rows <= ATTEND_ROWS && page_size % ATTEND_KEYS == 0 &&
            ATTEND_WGMMA_BYTES(a->head_dim) + tiles * (sizeof(int) + 1) <= card->shared_limit;
 }
 
 static bool tile_fits(const Card *card, const AttendCase *a) {
     int d = a->head_dim;
-    return (d == 64 || d == 80 || d == 96 || d == 128 || d == 256) && a->octets && a->group <= ATTEND_ROWS &&
+    return (d == 64 || d == 80 || d == 96 || d == 128 || d == 256) && a->octets &&
+           a->tile_rows <= ATTEND_ROWS &&
            ATTEND_TILE_BYTES(d) + a->n_slots / ATTEND_KEYS + 2 <= card->shared_limit;
 }
 

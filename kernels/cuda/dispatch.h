@@ -245,14 +245,14 @@ typedef struct AttendCase {
     int few_tokens;       // tiles of few tokens, of at most so many; 0: of many
     DType operand, cache; // types of the queries and of keys and values
     int n_sequences, n_tokens;
-    int head_dim, group; // group: query heads that share a KV head
-    bool alibi, masked;  // masked: a mask of the caller's is added
-    bool capped;         // scores are capped
-    bool latent;         // keys are values, and there are no learned sinks
-    bool evicted;        // a sequence has evicted tokens behind its sinks
-    bool in_order;       // tokens lie at the indexes of their positions
-    int window;          // the attention window; 0: none; below 0: chunks
-    size_t n_slots;      // the most of a sequence
+    int head_dim, tile_rows; // the most of a tile: its tokens × the query heads that share a KV head
+    bool alibi, masked;      // masked: a mask of the caller's is added
+    bool capped;             // scores are capped
+    bool latent;             // keys are values, and there are no learned sinks
+    bool evicted;            // a sequence has evicted tokens behind its sinks
+    bool in_order;           // tokens lie at the indexes of their positions
+    int window;              // the attention window; 0: none; below 0: chunks
+    size_t n_slots;          // the most of a sequence
     uint32_t page_size;
     bool octets;         // the cache's strides are multiples of 8 elements
     bool whole_pieces;   // its rows, strides and beginnings are multiples of 16 bytes

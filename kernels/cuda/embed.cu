@@ -1,6 +1,6 @@
 // embed: x = embedding_scale · embedding[ids] + positions[position], normed where there is a norm.
-#include "kernels/cuda/backend.cuh"
 #include "kernels/cuda/device/element.cuh"
+#include "kernels/cuda/out.cuh"
 
 // One block a token, one thread an element and turn. learned.data NULL: positions are not.
 __global__ void embed_kernel(Weight w, const int32_t *ids, float scale, Weight learned,
@@ -18,7 +18,8 @@ Status cuda_embed(Backend *backend, const Head *head, void *x, Error *error) {
         head->embedding, cuda->step.ids, cuda->shape->embedding_scale, head->positions, cuda->step.positions,
         (float *)x);
     Status status = CUDA_LAUNCHED(error, "embed: %d tokens", cuda->step.n_tokens);
-    if (status || !head->embedding_norm.weight) return status;
-    NormCall norm = {(const float *)x, NULL, cuda->step.n_tokens, head->embedding_norm, DTYPE_F32, x};
-    return cuda_norm(cuda, &norm, error);
+    const NormCall norm = {(const float *)x, NULL, cuda->step.n_tokens, head->embedding_norm, DTYPE_F32, x};
+    if (!status && head->embedding_norm.weight) status = cuda_norm(cuda, &norm, error);
+    if (!status && cuda->shape->token_size > 0) status = token_rows_make(cuda, head, (const float *)x, error);
+    return status ? error_prefix(error, "embed: ") : STATUS_OK;
 }

@@ -6,16 +6,17 @@
 
 struct HeadArguments {
     int n_tokens;
-    const float *bias, *q_norm, *k_norm; // NULL: none
-    const float *temperatures;           // [n_tokens] that queries are multiplied by; NULL: they are not
+    const float *bias, *q_norm, *k_norm, *v_norm; // NULL: none
+    const float *temperatures; // [n_tokens] that queries are multiplied by; NULL: they are not
     const float2 *
         row_scales; // [n_tokens] of the whole rows of q and of k, 1 / root mean square; NULL: norms are of heads
     bool norms_turned; // norms of heads come after RoPE
     bool layer_norms;  // of heads, each with weights of its own
     float eps;
-    int n_heads, n_kv_heads, head_dim, rotary_dim;
+    int n_heads, n_kv_heads, head_dim, rotary_dim; // n_kv_heads 0: keys and values are another layer's
     bool interleaved;
     const float2 *rope;
+    int rope_stride; // turns of a token, of which rotary_dim/2 are this layer's
     const int32_t *slots;
     KvLayer kv;
 };
@@ -23,7 +24,8 @@ struct HeadArguments {
 // Heads that kernels finish in registers: RoPE over the whole head, pairs half a head apart, no norms, and a cache in
 // f16.
 static inline bool plain_heads(const HeadArguments &a) {
-    return !a.interleaved && a.rotary_dim == a.head_dim && !a.q_norm && !a.k_norm && !a.temperatures &&
+    return !a.interleaved && a.rotary_dim == a.head_dim && a.rope_stride * 2 == a.rotary_dim &&
+           a.n_kv_heads > 0 && !a.q_norm && !a.k_norm && !a.v_norm && !a.temperatures &&
            a.kv.type == DTYPE_F16 && !a.kv.rotate_keys && a.kv.head_stride % 2 == 0;
 }
 

@@ -26,7 +26,7 @@ struct Layer {
     Layer *next;
     char *memory; // of everything below
     Norm attn_norm, attn_post_norm, ffn_norm, ffn_post_norm;
-    float *q_norm, *k_norm;                     // norm_offset added; NULL: none
+    float *q_norm, *k_norm, *v_norm;            // norm_offset added to the first two; NULL: none
     bool row_norms;                             // these two are of whole rows, not of heads
     float *b_qkv, *bo, *b_gate, *b_up, *b_down; // NULL: none
     Linear qkv, out, down;
@@ -41,6 +41,14 @@ struct Layer {
     float *router_bias, *choice_bias; // NULL: none
     bool shared_routed;
     Linear shared_gate_up, shared_down; // rows 0: there is none
+    // Of experts beside a dense part, which is the shared one's; the router's norm is divided by √hidden_size.
+    Norm router_norm, expert_norm, shared_post_norm, expert_post_norm;
+    float *expert_scale; // NULL: 1
+    // Of per-layer embeddings: rows 0: there are none.
+    Linear token_gate, token_up;
+    Norm token_norm;
+    int index;     // of the layer
+    float x_scale; // of x at the layer's end; 1: nothing is done
 };
 
 struct Head {
@@ -51,6 +59,10 @@ struct Head {
     Weight embedding;
     Weight positions; // data NULL: not learned
     Linear output;    // its data is the embedding's where the head is tied
+    // Of per-layer embeddings: data NULL, or rows 0: there are none.
+    Weight token_embedding;
+    Linear token_projection;
+    float *token_norm; // [token_size]
 };
 
 #endif

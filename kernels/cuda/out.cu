@@ -3,6 +3,7 @@
 #include "kernels/cuda/device/ptx.cuh"
 #include "kernels/cuda/gate_up.cuh"
 #include "kernels/cuda/latent/latent.cuh"
+#include "kernels/cuda/out.cuh"
 
 // One thread an element. Grid: [n_tokens, n/256].
 __global__ void add_bias_kernel(const float *bias, int n, float *x) {
@@ -26,24 +27,26 @@ static Status add_linear(CudaBackend *cuda, Gemm *gemm, const float *bias, const
 }
 
 // Four elements a thread; n is a multiple of 4. Grid: [n / 1024], block: 256.
-__global__ void __launch_bounds__(256) clear_kernel(int n, float *x) {
+__global__ void __launch_bounds__(256) clear_kernel(int64_t n, float *x) {
     const int64_t i = ((int64_t)blockIdx.x * 256 + threadIdx.x) * 4;
     let_next_begin();
     kernels_before();
     if (i < n) *(float4 *)(x + i) = make_float4(0, 0, 0, 0);
 }
 
-// The same with a norm: added to zeros, where no input of these ops lies; then normed, and added to x.
-static Status add_normed(CudaBackend *cuda, Gemm *gemm, const float *bias, Norm norm, const void *y,
-                         Error *error) {
+Status out_clear(const CudaBackend *cuda, int64_t n, float *x, Error *error) {
+    const dim3 grid((unsigned)((n / 4 + 255) / 256));
+    return cuda_check(launch_dependent(cuda, clear_kernel, grid, 256, 0, n, x), error, "clearing %lld sums",
+                      (long long)n);
+}
+
+// With a norm: added to zeros, where no input of these ops lies; then normed, and added to x.
+Status out_add(CudaBackend *cuda, Gemm *gemm, const float *bias, Norm norm, const void *y, Error *error) {
     float *x = (float *)gemm->y, *sums = (float *)cuda->scratch.normed;
     const int n = cuda->step.n_tokens;
     if (!norm.weight) return add_linear(cuda, gemm, bias, y, error);
     gemm->y = sums, gemm->next = NULL, cuda->step.normed = NULL;
-    const int floats = n * cuda->shape->hidden_size;
-    Status status =
-        cuda_check(launch_dependent(cuda, clear_kernel, (floats / 4 + 255) / 256, 256, 0, floats, sums),
-                   error, "sums of %d tokens", n);
+    Status status = out_clear(cuda, (int64_t)n * cuda->shape->hidden_size, sums, error);
     if (!status) status = add_linear(cuda, gemm, bias, y, error);
     return status ? status : cuda_add_normed(cuda, sums, n, norm, x, error);
 }
@@ -55,7 +58,7 @@ Status cuda_out(Backend *backend, const Layer *layer, const void *y, void *x, Er
     if (!cuda->shape->parallel_residual && layer->ffn_norm.weight && !layer->router)
         gemm.next = &layer->gate_up, gemm.next_norm = layer->ffn_norm.weight;
     Status status = cuda->shape->latent.rank > 0 ? latent_values(cuda, layer, y, &y, error) : STATUS_OK;
-    if (!status) status = add_normed(cuda, &gemm, layer->bo, layer->attn_post_norm, y, error);
+    if (!status) status = out_add(cuda, &gemm, layer->bo, layer->attn_post_norm, y, error);
     return status ? error_prefix(error, "out: ") : STATUS_OK;
 }
 
@@ -64,6 +67,7 @@ Status cuda_down(Backend *backend, const Layer *layer, const void *g, void *x, E
     Gemm gemm = {&layer->down};
     gemm.y = x, gemm.chosen = &cuda->step.chosen.down;
     Status status = layer->router ? experts_down(cuda, layer, g, (float *)x, error)
-                                  : add_normed(cuda, &gemm, layer->b_down, layer->ffn_post_norm, g, error);
+                                  : out_add(cuda, &gemm, layer->b_down, layer->ffn_post_norm, g, error);
+    if (!status) status = token_rows_end_layer(cuda, layer, (float *)x, error);
     return status ? error_prefix(error, "down: ") : STATUS_OK;
 }

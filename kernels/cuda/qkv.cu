@@ -18,13 +18,13 @@ __device__ inline void layer_norm_head(const float *weight, float sum, float eps
     for (int i = threadIdx.x % 32; i < dim; i += 32) v[i] = (v[i] - mean) * scale * weight[i];
 }
 
-// A warp brings a head of a token to v [dim], in shared memory: bias, norm, RoPE (neither of these two for a value).
+// A warp brings a head of a token to v [dim], in shared memory: bias, norm, RoPE (for a value only a norm of its own).
 template <class T>
 __device__ inline void finish_head(const HeadArguments &a, const T *in, int token, int head, float *v,
                                    int dim) {
     int lane = threadIdx.x % 32;
     bool is_q = head < a.n_heads, is_value = head >= a.n_heads + a.n_kv_heads;
-    const float *norm = is_q ? a.q_norm : is_value ? NULL : a.k_norm;
+    const float *norm = is_q ? a.q_norm : is_value ? a.v_norm : a.k_norm;
     float sum = 0, plain = 0;
     for (int i = lane * 2; i < dim; i += 64) {
         Pair<T> p = *(const Pair<T> *)(in + i);
@@ -34,7 +34,9 @@ __device__ inline void finish_head(const HeadArguments &a, const T *in, int toke
         *(float2 *)(v + i) = f;
     }
     __syncwarp();
-    if (norm && a.row_scales) {
+    if (norm && is_value) {
+        norm_head(norm, sum, a.eps, v, dim);
+    } else if (norm && a.row_scales) {
         const float2 scales = a.row_scales[token];
         const float scale = is_q ? scales.x : scales.y;
         norm += (is_q ? head : head - a.n_heads) * dim;
@@ -46,7 +48,7 @@ __device__ inline void finish_head(const HeadArguments &a, const T *in, int toke
     }
     __syncwarp();
     if (is_value) return;
-    rope_head(a.rope + (int64_t)token * (a.rotary_dim / 2), a.rotary_dim, a.interleaved, 1, v, v);
+    rope_head(a.rope + (int64_t)token * a.rope_stride, a.rotary_dim, a.interleaved, 1, v, v);
     __syncwarp();
     if (norm && a.norms_turned && !a.layer_norms) { // RoPE's magnitude has changed the sum of squares
         float turned = 0;
@@ -86,7 +88,7 @@ __global__ void __launch_bounds__(128) heads_kernel(HeadArguments a, const T *wi
         head = blockIdx.y;
     int first = (blockIdx.x * 4 + threadIdx.x / 32) * TOKENS, n = min(TOKENS, a.n_tokens - first);
     bool is_q = head < a.n_heads, is_k = !is_q && head < a.n_heads + a.n_kv_heads;
-    int kv_head = (head - a.n_heads) % a.n_kv_heads;
+    int kv_head = is_q ? 0 : (head - a.n_heads) % a.n_kv_heads;
     float *heads = shared + (a.kv.key_feedback ? feedback_floats(dim) : 0);
     float *v = heads + threadIdx.x / 32 * TOKENS * stride;
     const float *feedback = NULL;
@@ -245,6 +247,22 @@ static Status finish_heads(CudaBackend *cuda, HeadArguments a, bool by_row, void
                       a.head_dim);
 }
 
+static HeadArguments arguments_of(const CudaBackend *cuda, const Layer *layer, const KvLayer *kv) {
+    const DecoderShape *s = cuda->shape;
+    HeadArguments a = {};
+    a.n_tokens = cuda->step.n_tokens;
+    a.bias = layer->b_qkv, a.q_norm = layer->q_norm, a.k_norm = layer->k_norm, a.v_norm = layer->v_norm;
+    a.temperatures = cuda->step.tempered && layer_is_tempered(s, kv) ? cuda->step.temperatures : NULL;
+    a.norms_turned = s->norms_turned, a.layer_norms = s->head_layer_norms, a.eps = s->norm_eps;
+    a.n_heads = s->n_heads, a.n_kv_heads = kv->borrowed ? 0 : kv_layer_heads(s, kv);
+    a.head_dim = kv_layer_head_dim(s, kv);
+    a.rotary_dim = kv->rope < 0 ? 0 : rope_of_table(&s->rope, kv->rope).rotary_dim;
+    a.interleaved = s->rope.kind == ROPE_INTERLEAVED;
+    a.rope = cuda_turns(cuda, kv), a.rope_stride = s->rope.rotary_dim / 2;
+    a.slots = cuda->step.slots, a.kv = *kv;
+    return a;
+}
+
 Status cuda_qkv(Backend *backend, const Layer *layer, const void *x, const KvLayer *kv, void *q,
                 Error *error) {
     CudaBackend *cuda = cuda_backend(backend);
@@ -255,26 +273,10 @@ Status cuda_qkv(Backend *backend, const Layer *layer, const void *x, const KvLay
         if (!status) status = latent_qkv(cuda, layer, (const float *)x, kv, q, error);
         return status ? error_prefix(error, "qkv: ") : STATUS_OK;
     }
-    HeadArguments a = {n,
-                       layer->b_qkv,
-                       layer->q_norm,
-                       layer->k_norm,
-                       cuda->step.tempered && layer_is_tempered(s, kv) ? cuda->step.temperatures : NULL,
-                       NULL,
-                       s->norms_turned,
-                       s->head_layer_norms,
-                       s->norm_eps,
-                       s->n_heads,
-                       s->n_kv_heads,
-                       s->head_dim,
-                       kv->rope < 0 ? 0 : s->rope.rotary_dim,
-                       s->rope.kind == ROPE_INTERLEAVED,
-                       cuda_turns(cuda, kv),
-                       cuda->step.slots,
-                       *kv};
+    HeadArguments a = arguments_of(cuda, layer, kv);
     Gemm gemm = {&layer->qkv, NULL, n, EPILOGUE_HEADS, q};
     gemm.heads = &a, gemm.chosen = &cuda->step.chosen.qkv;
-    Status status = kv_layer_check(kv, s->head_dim, error);
+    Status status = kv_layer_check(kv, a.head_dim, error);
     if (!status) status = gemm_take_norm(cuda, &gemm, (const float *)x, NULL, layer->attn_norm, error);
     if (!status) status = cuda_gemm(cuda, &gemm, error);
     if (status == STATUS_UNSUPPORTED) {

@@ -31,10 +31,11 @@ struct CudaStep {
     StepKind
         gemm_kind; // by which GEMMs are chosen: ANY also where a graph takes such a step for one that decodes
     int n_tokens, n_sequences, n_tiles, n_few_tiles, n_splits;
-    int few_tokens; // the most of a tile of few
-    int most_slots; // of a sequence
-    bool evicted;   // a sequence has n_evicted > 0
-    bool in_order;  // STEP_READING: tokens lie at the indexes of their positions
+    int few_tokens;  // the most of a tile of few
+    int tile_tokens; // the most of any
+    int most_slots;  // of a sequence
+    bool evicted;    // a sequence has n_evicted > 0
+    bool in_order;   // STEP_READING: tokens lie at the indexes of their positions
     int32_t *ids, *positions, *slots, *n_evicted; // [n_tokens]
     int32_t *rope_sets;                           // [n_tokens]
     int32_t *drawn;       // [n_tokens] rows of scratch.drawn that hold their ids; -1: ids does

@@ -35,6 +35,8 @@ MODEL_TEST(deepseek_v2_gguf, "deepseek_v2.gguf", "deepseek_v2")
 MODEL_TEST(deepseek_v3, "deepseek_v3", "deepseek_v3")
 MODEL_TEST(deepseek_v3_packed, "deepseek_v3-packed", "deepseek_v3-packed")
 MODEL_TEST(deepseek_v3_gguf, "deepseek_v3.gguf", "deepseek_v3")
+MODEL_TEST(kimi_k2, "kimi_k2", "kimi_k2")
+MODEL_TEST(kimi_k2_gguf, "kimi_k2.gguf", "kimi_k2")
 MODEL_TEST(glm4_moe_lite, "glm4_moe_lite", "glm4_moe_lite")
 MODEL_TEST(glm4_moe_lite_gguf, "glm4_moe_lite.gguf", "glm4_moe_lite")
 
@@ -216,13 +218,22 @@ static void quantised_caches_are_refused(void **state) {
 
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(deepseek_v2),         cmocka_unit_test(deepseek_v2_gguf),
-        cmocka_unit_test(deepseek_v3),         cmocka_unit_test(deepseek_v3_packed),
-        cmocka_unit_test(deepseek_v3_gguf),    cmocka_unit_test(glm4_moe_lite),
-        cmocka_unit_test(glm4_moe_lite_gguf),  cmocka_unit_test(of_blocks),
-        cmocka_unit_test(in_16_bits),          cmocka_unit_test(converted_weights),
-        cmocka_unit_test(threads_do_not_show), cmocka_unit_test(a_row_for_all_heads),
-        cmocka_unit_test(caches_come_back),    cmocka_unit_test(quantised_caches_are_refused),
+        cmocka_unit_test(deepseek_v2),
+        cmocka_unit_test(deepseek_v2_gguf),
+        cmocka_unit_test(deepseek_v3),
+        cmocka_unit_test(deepseek_v3_packed),
+        cmocka_unit_test(kimi_k2),
+        cmocka_unit_test(kimi_k2_gguf),
+        cmocka_unit_test(deepseek_v3_gguf),
+        cmocka_unit_test(glm4_moe_lite),
+        cmocka_unit_test(glm4_moe_lite_gguf),
+        cmocka_unit_test(of_blocks),
+        cmocka_unit_test(in_16_bits),
+        cmocka_unit_test(converted_weights),
+        cmocka_unit_test(threads_do_not_show),
+        cmocka_unit_test(a_row_for_all_heads),
+        cmocka_unit_test(caches_come_back),
+        cmocka_unit_test(quantised_caches_are_refused),
     };
     return test_main("latent", argc, argv, tests);
 }

@@ -49,6 +49,13 @@ MODELS = {
                                 routed_scaling_factor=1.5, rope_interleave=False, dtype="float32",
                                 rope_parameters=dict(rope_type="yarn", rope_theta=10000.0, mscale=0.8, mscale_all_dim=1.2,
                                                      **YARN)), "deepseek_v3-packed"),
+    # Kimi K2's files are DeepSeek V3's by another name: no groups, YaRN between two equal borders.
+    "kimi_k2": (dict(model_type="deepseek_v3", **EXPERTS, q_lora_rank=24, kv_lora_rank=24, qk_nope_head_dim=16,
+                     qk_rope_head_dim=8, v_head_dim=8, n_shared_experts=1, first_k_dense_replace=1, moe_layer_freq=1,
+                     n_group=1, topk_group=1, topk_method="noaux_tc", scoring_func="sigmoid", norm_topk_prob=True,
+                     routed_scaling_factor=2.827, num_nextn_predict_layers=0, ep_size=1,
+                     rope_scaling=dict(type="yarn", mscale=1.0, mscale_all_dim=1.0, **{**YARN, "beta_fast": 1.0}),
+                     torch_dtype="float32", rope_theta=50000.0), "kimi_k2"),
     "glm4_moe_lite": (dict(model_type="glm4_moe_lite", **EXPERTS, q_lora_rank=24, kv_lora_rank=24, qk_nope_head_dim=24,
                            qk_rope_head_dim=8, v_head_dim=32, n_shared_experts=1, first_k_dense_replace=1, n_group=1,
                            topk_group=1, topk_method="noaux_tc", norm_topk_prob=True, routed_scaling_factor=1.8,
@@ -157,6 +164,16 @@ def make_quantised(of, config, state):
     make_gguf(name, config, state)
 
 
+def rename(name):
+    """A config.json as the model's makers have it, whose model_type transformers does not know."""
+    path = os.path.join(OUT, name, "config.json")
+    with open(path) as f:
+        config = json.load(f)
+    config["model_type"] = name
+    with open(path, "w") as f:
+        json.dump(config, f, indent=1)
+
+
 def main():
     shutil.rmtree(OUT, ignore_errors=True)
     os.makedirs(OUT)
@@ -167,6 +184,8 @@ def main():
             make_gguf(name, config, state)
         if name == "deepseek_v3":
             make_quantised(name, config, state)
+        if name == "kimi_k2":
+            rename(name)
     with open(os.path.join(OUT, "PROVENANCE.txt"), "w") as f:
         f.write(f"Made by tests/golden/make_latent.py (seed {SEED}) with\n"
                 f"Python {sys.version.split()[0]}, numpy {np.__version__}, torch {torch.__version__}, "

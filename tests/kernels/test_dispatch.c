@@ -317,7 +317,7 @@ static AttendCase attend(DType cache, int few_tokens) {
                         .n_sequences = 1,
                         .n_tokens = 512,
                         .head_dim = 128,
-                        .group = 4,
+                        .tile_rows = 128,
                         .in_order = true,
                         .n_slots = 8192,
                         .page_size = 1024,
@@ -358,7 +358,7 @@ static void tiles_of_an_f16_cache(void **state) {
     CHECK_ATTEND(&HOPPER, half, c.head_dim = 96, ATTEND_TILE_F16);
     CHECK_ATTEND(&HOPPER, half, c.head_dim = 72, ATTEND_PLAIN);
     CHECK_ATTEND(&HOPPER, half, c.page_size = 16, ATTEND_TILE_F16);
-    CHECK_ATTEND(&HOPPER, half, c.group = 129, ATTEND_PLAIN);
+    CHECK_ATTEND(&HOPPER, half, c.tile_rows = 129, ATTEND_PLAIN);
     CHECK_ATTEND(&HOPPER, half, c.octets = false, ATTEND_PLAIN);
     // No room for the list of tiles, and then not for the units either.
     CHECK_ATTEND(&HOPPER, half, c.n_slots = 1000000, ATTEND_TILE_F16);
@@ -377,14 +377,14 @@ static void tiles_of_latents(void **state) {
     (void)state;
     for (int few = 0; few < 3; few++) {
         AttendCase row = attend(few ? DTYPE_F16 : DTYPE_BF16, few * 8);
-        row.latent = true, row.head_dim = 576, row.group = 16;
+        row.latent = true, row.head_dim = 576, row.tile_rows = 16;
         CHECK_ATTEND(&HOPPER, row, , ATTEND_LATENT);
         CHECK_ATTEND(&AMPERE, row, , ATTEND_LATENT);
         CHECK_ATTEND(&ADA, row, , ATTEND_PLAIN); // 157 KB of shared memory
         CHECK_ATTEND(&HOPPER, row, c.page_size = 24, ATTEND_LATENT);
         CHECK_ATTEND(&HOPPER, row, c.evicted = true, ATTEND_LATENT);
         CHECK_ATTEND(&HOPPER, row, c.kind = STEP_READING, ATTEND_LATENT);
-        CHECK_ATTEND(&HOPPER, row, c.group = 128, ATTEND_LATENT);
+        CHECK_ATTEND(&HOPPER, row, c.tile_rows = 128, ATTEND_LATENT);
         CHECK_ATTEND(&HOPPER, row, c.operand = DTYPE_F32, ATTEND_PLAIN);
         CHECK_ATTEND(&HOPPER, row, c.cache = DTYPE_F32, ATTEND_PLAIN);
         CHECK_ATTEND(&HOPPER, row, c.whole_pieces = false, ATTEND_PLAIN);

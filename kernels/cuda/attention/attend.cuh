@@ -24,7 +24,7 @@ struct AttendCall {
     const int32_t *slot_positions; // NULL: index i holds position i
     int window;
     float scale, cap; // cap: DecoderShape.attention_cap
-    bool alibi;
+    float alibi;      // what ALiBi's slopes are multiplied by; 0: it is not asked for
     AttendMask mask;
 };
 Status cuda_attend_step(CudaBackend *cuda, const AttendCall *call, Error *error); // attend.cu
@@ -43,9 +43,9 @@ struct AttendArguments {
     const AttendTile *tiles;
     Pages pages;
     int n_heads, n_kv_heads, head_dim, window;
-    float scale; // attention_scale, times log2 e in the kernels on tensor cores
-    float cap;   // of scores; 0: none
-    bool alibi;
+    float scale;     // attention_scale, times log2 e in the kernels on tensor cores
+    float cap;       // of scores; 0: none
+    float alibi;     // see AttendCall
     AttendMask mask; // for the plain kernel
 };
 

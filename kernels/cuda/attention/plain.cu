@@ -24,7 +24,7 @@ __device__ inline void plain_stream(const AttendArguments &a, const AttendTile &
     int lane = threadIdx.x % 32, kv_head = head / (a.n_heads / a.n_kv_heads), dim = a.head_dim;
     Seen recent = seen_from(a.positions[token], a.window, tile.n_sinks, tile.n_evicted, false);
     Seen prefix = seen_from(a.positions[token], a.window, tile.n_sinks, tile.n_evicted, true);
-    float slope = a.alibi ? alibi_slope(head, a.n_heads) : 0;
+    float slope = a.alibi != 0 ? a.alibi * alibi_slope(head, a.n_heads) : 0;
     for (int begin = first; begin < tile.n_slots; begin += step) {
         int index = begin + lane;
         bool is_sink = tile.n_evicted > 0 && index < tile.n_sinks, there = index < tile.n_slots;

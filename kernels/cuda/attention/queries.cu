@@ -5,9 +5,9 @@
 #include "kernels/cuda/rope.cuh"
 
 struct QueryArguments {
-    int n_heads, head_dim, rotary_dim;
-    bool interleaved, rotate; // rotate: by the Hadamard matrix
-    const float *balance;     // of keys, of KV heads that `group` heads share; NULL: none
+    int n_heads, head_dim, rotary_dim, rope_stride; // rope_stride: turns of a token
+    bool interleaved, rotate;                       // rotate: by the Hadamard matrix
+    const float *balance; // of keys, of KV heads that `group` heads share; NULL: none
     int group;
     const float2 *sink_rope; // NULL: no token was evicted
 };
@@ -38,7 +38,7 @@ __global__ void __launch_bounds__(128) queries_kernel(QueryArguments a, const T 
         int pairs = a.rotary_dim / 2;
         for (int i = lane; i < pairs; i += 32) {
             const RopePlace at(i, a.rotary_dim, a.interleaved);
-            const float2 turn = a.sink_rope[(int64_t)token * pairs + i];
+            const float2 turn = a.sink_rope[(int64_t)token * a.rope_stride + i];
             float x = v[at.first], y = v[at.second];
             rope_pair(x, y, make_float2(turn.x, -turn.y), v[at.first], v[at.second]); // backwards
         }
@@ -67,11 +67,12 @@ static cudaError_t launch(CudaBackend *cuda, const AttendCall *call, const Query
 }
 
 cudaError_t cuda_queries(CudaBackend *cuda, const AttendCall *call, Queries *queries) {
-    const Rope *rope = &cuda->shape->rope;
+    const Rope *rope = &cuda->shape->rope, own = rope_of_table(rope, call->kv->rope);
     const AttendHeads *h = &call->heads;
     QueryArguments a = {h->n_heads,
                         h->head_dim,
-                        rope->rotary_dim,
+                        own.rotary_dim,
+                        rope->rotary_dim / 2,
                         rope->kind == ROPE_INTERLEAVED,
                         call->kv->rotate_keys,
                         call->kv->key_balance,

@@ -41,7 +41,7 @@ template <class C, class SHAPE, int HEAD> struct SplitSums : SplitRing<C, SHAPE,
         for (int l = 0; l < LANE_HEADS; l++) {
             int row = min(rows.first + lane_head(l), rows.n - 1);
             own[l] = this->tile.n_tokens == 1 ? this->position : a.positions[rows.token(row)];
-            if (a.alibi) slope[l] = LOG2_E * alibi_slope(rows.head(row), a.n_heads);
+            if (a.alibi != 0) slope[l] = LOG2_E * a.alibi * alibi_slope(rows.head(row), a.n_heads);
             if (!given) continue;
             bool there = rows.first + lane_head(l) < rows.n;
             base[l] = (there ? __ldg(a.kv.score_bases + rows.head(row)) : 0) - CENTRE;

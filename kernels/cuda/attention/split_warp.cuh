@@ -271,7 +271,7 @@ template <class C, class SHAPE, int HEAD> struct SplitWarp : SplitSums<C, SHAPE,
         for (int e = 0; e < EIGHTHS; e++)
 #pragma unroll
             for (int l = 0; l < LANE_HEADS; l++) scores[e][l] = fmaf(scores[e][l], C::UNIT, -base[l]);
-        if (s.l.a.alibi) {
+        if (s.l.a.alibi != 0) {
             int32_t nearer = taken_sinks ? tile.n_evicted : 0;
 #pragma unroll
             for (int e = 0; e < EIGHTHS; e++) {

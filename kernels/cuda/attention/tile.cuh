@@ -247,9 +247,10 @@ __global__ void __launch_bounds__(TILE_THREADS, HEAD <= 128 ? 2 : 1)
     int mine[2] = {warp * 16 + lane / 4, warp * 16 + lane / 4 + 8};
     int32_t row_positions[2] = {s->row_positions[mine[0]], s->row_positions[mine[1]]};
     float slopes[2] = {0, 0}; // by the scale that scores are multiplied with afterwards
-    if (!PLAIN && a.alibi)
+    if (!PLAIN && a.alibi != 0)
         for (int r = 0; r < 2; r++)
-            slopes[r] = alibi_slope(kv_head * group + mine[r] % group, a.n_heads) * LOG2_E / a.scale;
+            slopes[r] =
+                alibi_slope(kv_head * group + mine[r] % group, a.n_heads) * a.alibi * LOG2_E / a.scale;
     auto next_unit = [&](int u) {
         while (u < units.n && kinds[u] == TILE_HIDDEN) u++;
         return u;
@@ -276,7 +277,7 @@ __global__ void __launch_bounds__(TILE_THREADS, HEAD <= 128 ? 2 : 1)
         }
         rows.take_keys(s, stage);
         if (!PLAIN && a.cap > 0) rows.cap(a.cap * LOG2_E / a.scale);
-        if (kinds[now] == TILE_MASKED || (!PLAIN && a.alibi)) {
+        if (kinds[now] == TILE_MASKED || (!PLAIN && a.alibi != 0)) {
             Seen seen[2];
 #pragma unroll
             for (int r = 0; r < 2; r++)

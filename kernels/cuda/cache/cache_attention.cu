@@ -107,7 +107,7 @@ static Status run(CudaBackend *cuda, const CacheAttention *a, const KvLayer *kv,
     call.y = a->attn_output;
     call.kv = kv;
     call.scale = 1 / sqrtf((float)a->head_dim);
-    call.alibi = a->is_alibi;
+    call.alibi = a->is_alibi ? 1 : 0;
     call.mask = AttendMask{a->attn_mask, a->type, a->mask_columns,
                            a->mask_dims == 3 ? a->seqstarts[a->batches] * a->mask_columns : 0};
     return cuda_attend_step(cuda, &call, error);

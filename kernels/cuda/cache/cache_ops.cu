@@ -16,7 +16,7 @@ static Status upload_call(CudaBackend *cuda, const CacheSlots *s, const int32_t 
                           Error *error) {
     CudaScratch *scratch = &cuda->scratch;
     for (int l = 0; l < s->n_layers; l++) {
-        Status status = kv_layer_check(&s->layers[l], cuda->shape->head_dim, error);
+        Status status = kv_layer_check(&s->layers[l], kv_layer_head_dim(cuda->shape, &s->layers[l]), error);
         if (status) return status;
     }
     for (int i = 0; i < s->n; i++)
@@ -46,10 +46,31 @@ __device__ inline void copy_elements(char *plane, int64_t from, int64_t to, int 
     for (int i = threadIdx.x; i < bytes; i += blockDim.x) plane[to + i] = plane[from + i];
 }
 
-// A block a head of a slot in a layer: its key, value and scales, byte by byte. Grid: [n, n_kv_heads, n_layers], block:
-// 64.
-__global__ void copy_slots_kernel(CacheCall call, int head_dim, int32_t *slot_positions) {
+// The heads of a layer whose cache does not say what they are.
+struct UsualHeads {
+    int n_kv_heads, head_dim;
+    __device__ int heads_of(const KvLayer &kv) const {
+        return kv.n_kv_heads > 0 ? kv.n_kv_heads : n_kv_heads;
+    }
+    __device__ int dim_of(const KvLayer &kv) const { return kv.head_dim > 0 ? kv.head_dim : head_dim; }
+};
+
+// The most heads that a layer has.
+static int most_kv_heads(const DecoderShape *shape, const CacheSlots *s) {
+    int most = 1;
+    for (int l = 0; l < s->n_layers; l++) {
+        const int n = kv_layer_heads(shape, &s->layers[l]);
+        most = n > most ? n : most;
+    }
+    return most;
+}
+
+// A block a head of a slot in a layer: its key, value and scales, byte by byte. Grid: [n, the most KV heads, n_layers],
+// block: 64.
+__global__ void copy_slots_kernel(CacheCall call, UsualHeads usual, int32_t *slot_positions) {
     const KvLayer &kv = call.layers[blockIdx.z];
+    const int head_dim = usual.dim_of(kv);
+    if ((int)blockIdx.y >= usual.heads_of(kv)) return;
     int64_t from = call.from[blockIdx.x] * kv.slot_stride + blockIdx.y * kv.head_stride,
             to = call.to[blockIdx.x] * kv.slot_stride + blockIdx.y * kv.head_stride;
     int bits = kv.type == DTYPE_F32 ? 32 : kv.type == DTYPE_INT8 ? 8 : kv.type == DTYPE_INT4 ? 4 : 16;
@@ -70,8 +91,9 @@ Status cuda_copy_slots(Backend *backend, const CacheSlots *from, const int32_t *
     if (from->n < 1 || from->n_layers < 1) return STATUS_OK;
     Status status = upload_call(cuda, from, to, &call, error);
     if (status) return error_prefix(error, "copy_slots: ");
-    dim3 grid((unsigned)from->n, (unsigned)cuda->shape->n_kv_heads, (unsigned)from->n_layers);
-    copy_slots_kernel<<<grid, 64, 0, cuda->device.stream>>>(call, cuda->shape->head_dim,
+    const DecoderShape *s = cuda->shape;
+    dim3 grid((unsigned)from->n, (unsigned)most_kv_heads(s, from), (unsigned)from->n_layers);
+    copy_slots_kernel<<<grid, 64, 0, cuda->device.stream>>>(call, UsualHeads{s->n_kv_heads, s->head_dim},
                                                             from->slot_positions);
     return CUDA_LAUNCHED(error, "copy_slots: %d slots of %d layers", from->n, from->n_layers);
 }
@@ -82,13 +104,17 @@ struct ShiftArguments {
     CacheCall call;
     const double *inv_freq;
     int64_t table_stride; // elements of inv_freq from one table to the next
-    int head_dim, n_pairs, n_kv_heads, delta;
+    UsualHeads usual;
+    int most_head_dim;
+    int n_pairs[ROPE_MOST_TABLES]; // that a table turns
+    int delta;
     bool interleaved;
     const int32_t *slot_positions;
 };
 
 // A warp a KV head of a slot in a layer, all heads of it in turn; the angles in shared memory, for they are the same
-// everywhere. Grid: [n, n_layers], block: 128, shared memory: n_pairs turns and 4 rows of store_row().
+// everywhere. Grid: [n, n_layers], block: 128, shared memory: the turns of the first table, which has most, and 4 rows of
+// store_row().
 __global__ void __launch_bounds__(128) shift_keys_kernel(ShiftArguments a) {
     extern __shared__ float2 turns[];
     const KvLayer &kv = a.call.layers[blockIdx.y];
@@ -96,24 +122,25 @@ __global__ void __launch_bounds__(128) shift_keys_kernel(ShiftArguments a) {
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     int64_t slot = a.call.from[blockIdx.x];
     if (a.slot_positions[slot] < 0 || kv.rope < 0) return; // empty, or not turned
-    float *v = (float *)(turns + (a.n_pairs + 1) / 2 * 2) + warp * row_floats(a.head_dim);
-    for (int i = threadIdx.x; i < a.n_pairs; i += blockDim.x) {
+    const int n_pairs = a.n_pairs[kv.rope], head_dim = a.usual.dim_of(kv);
+    float *v = (float *)(turns + (a.n_pairs[0] + 1) / 2 * 2) + warp * row_floats(a.most_head_dim);
+    for (int i = threadIdx.x; i < n_pairs; i += blockDim.x) {
         double sine, cosine;
         sincos(a.delta * inv_freq[i], &sine, &cosine);
         turns[i] = make_float2((float)cosine, (float)sine);
     }
     __syncthreads();
-    for (int head = warp; head < a.n_kv_heads; head += 4) {
+    for (int head = warp; head < a.usual.heads_of(kv); head += 4) {
         int64_t at = slot * kv.slot_stride + head * kv.head_stride;
-        for (int i = lane; i < a.head_dim; i += 32) v[i] = kv_at(kv, true, at + i);
+        for (int i = lane; i < head_dim; i += 32) v[i] = kv_at(kv, true, at + i);
         __syncwarp();
-        if (kv.rotate_keys) warp_hadamard(v, a.head_dim); // its own inverse
+        if (kv.rotate_keys) warp_hadamard(v, head_dim); // its own inverse
         if (kv.key_balance)
-            for (int i = lane; i < a.head_dim; i += 32) v[i] *= kv.key_balance[head * a.head_dim + i];
+            for (int i = lane; i < head_dim; i += 32) v[i] *= kv.key_balance[head * head_dim + i];
         __syncwarp();
-        rope_head(turns, 2 * a.n_pairs, a.interleaved, 1, v, v);
+        rope_head(turns, 2 * n_pairs, a.interleaved, 1, v, v);
         __syncwarp();
-        store_row(kv, CacheRow{true, slot, head}, feedback_of(kv, head, a.head_dim), v, a.head_dim);
+        store_row(kv, CacheRow{true, slot, head}, feedback_of(kv, head, head_dim), v, head_dim);
         __syncwarp();
     }
 }
@@ -147,9 +174,9 @@ Status cuda_shift_keys(Backend *backend, const CacheSlots *slots, int32_t delta,
     ShiftArguments a = {{},
                         cuda->device.inv_freq,
                         (int64_t)rope_sets(&s->rope) * (s->rope.rotary_dim / 2),
-                        s->head_dim,
-                        s->rope.rotary_dim / 2,
-                        s->n_kv_heads,
+                        {s->n_kv_heads, s->head_dim},
+                        decoder_most_head_dim(s),
+                        {s->rope.rotary_dim / 2, rope_of_table(&s->rope, 1).rotary_dim / 2},
                         delta,
                         s->rope.kind == ROPE_INTERLEAVED,
                         slots->slot_positions};
@@ -158,8 +185,8 @@ Status cuda_shift_keys(Backend *backend, const CacheSlots *slots, int32_t delta,
     if (status) return error_prefix(error, "shift_keys: ");
     status = check_positions(cuda, slots, delta, error);
     if (status) return status;
-    size_t shared = ((size_t)a.n_pairs + 1) / 2 * 2 * sizeof(float2) +
-                    4 * (size_t)row_floats(s->head_dim) * sizeof(float);
+    size_t shared = ((size_t)a.n_pairs[0] + 1) / 2 * 2 * sizeof(float2) +
+                    4 * (size_t)row_floats(a.most_head_dim) * sizeof(float);
     shift_keys_kernel<<<dim3((unsigned)n, (unsigned)n_layers), 128, shared, cuda->device.stream>>>(a);
     status = CUDA_LAUNCHED(error, "shift_keys: %d slots of %d layers by %d", n, n_layers, delta);
     if (status) return status;

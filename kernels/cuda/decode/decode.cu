@@ -115,7 +115,9 @@ static bool experts_decodable(const DecoderShape *s) {
 // nor experts.
 static bool layer_decodable(const DecoderShape *s, const Layer *layer, bool whole_head) {
     const bool post = layer->attn_post_norm.weight || layer->ffn_post_norm.weight;
-    if (!layer->gated || layer->row_norms || (layer->router != NULL) != (s->experts.n > 0)) return false;
+    if (!layer->gated || layer->row_norms || layer->v_norm || layer->x_scale != 1 ||
+        (layer->router != NULL) != (s->experts.n > 0))
+        return false;
     if (layer->router) return experts_decodable(s) && !post;
     if (layer->b_gate || layer->b_up || layer->b_down) return false;
     return !post || (s->hidden_size <= ADDED_MOST && !is_w8(layer) && !whole_head);
@@ -126,11 +128,12 @@ static bool activation_decodable(const DecoderShape *s) {
            (s->activation == ACTIVATION_CLAMPED_SWIGLU && s->experts.n > 0);
 }
 
-// The same for the decoder: RMS norms, no caps of scores, learned attention sinks in layers of experts only, a
+// The same for the decoder: RMS norms, heads that are alike in all layers, no per-layer embeddings, no caps of scores, learned attention sinks in layers of experts only, a
 // temperature in every layer.
 static bool decodable(const DecoderShape *s, const DecodeStep *t) {
     if (s->norm != NORM_RMS || !activation_decodable(s) || s->parallel_residual || s->alibi ||
-        s->attention_cap > 0 || s->norms_turned || s->head_layer_norms || s->temperature_unturned)
+        s->attention_cap > 0 || s->heads_of_layers || s->token_size || s->experts.beside || s->norms_turned ||
+        s->head_layer_norms || s->temperature_unturned)
         return false;
     if (t->head->positions.data || t->head->embedding_norm.weight || t->head->output_bias) return false;
     for (int l = 0; l < s->n_layers; l++)

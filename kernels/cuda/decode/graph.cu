@@ -65,7 +65,7 @@ static size_t lay_out(const CudaBackend *cuda, DecodeGraphs *b, char *base) {
         return at;
     };
     b->x = take((size_t)s->hidden_size);
-    b->q = take((size_t)s->n_heads * (size_t)s->head_dim);
+    b->q = take((size_t)s->n_heads * (size_t)decoder_most_head_dim(s));
     b->g = take((size_t)decoder_ffn_width(s));
     return used;
 }
@@ -176,7 +176,8 @@ static int rows_of_graph(const CudaBackend *cuda, int n) {
 
 Status cuda_decode_graph(CudaBackend *cuda, const DecodeStep *t, Error *error) {
     const DecoderShape *s = cuda->shape;
-    AttendHeads heads = {s->n_heads, s->n_kv_heads, s->head_dim};
+    const AttendHeads heads = {s->n_heads, s->n_kv_heads, s->head_dim},
+                      widest = {s->n_heads, s->n_kv_heads, decoder_most_head_dim(s)};
     SplitPlan plan;
     Status status = cuda_check_step(cuda, t->step, error);
     if (!status && !cuda->graphs) status = graphs_open(cuda, error);
@@ -189,7 +190,7 @@ Status cuda_decode_graph(CudaBackend *cuda, const DecodeStep *t, Error *error) {
     room.pages = with_room(room.pages, 64);
     Staging staging = {t->step, t->drawn, &plan, NULL, &room};
     status = cuda_stage(cuda, &staging, error);
-    if (!status) status = split_reserve(cuda, &heads, error);
+    if (!status) status = split_reserve(cuda, &widest, error); // not while it is captured
     if (status) return status;
     cuda_end_upload(cuda);
     cuda->step.kind =

@@ -2,7 +2,9 @@
 #include "kernels/cuda/experts/experts.cuh"
 #include "kernels/cuda/device/launch.cuh"
 #include "kernels/cuda/device/ptx.cuh"
+#include "kernels/cuda/device/reduce.cuh"
 #include "kernels/cuda/gate_up.cuh"
+#include "kernels/cuda/out.cuh"
 
 static ExpertRowsLaunch *rows_kernels_for(int format) {
     static ExpertRowsLaunch *const ALL[] = {
@@ -140,12 +142,74 @@ static Status shared_gate_up(CudaBackend *cuda, const Layer *layer, void *g, Err
     return cuda_check(code, error, "the shared expert of %d tokens", n);
 }
 
+// ---- beside a dense part, which is the shared expert's ----------------------------------------------------------
+
+// scratch.normed: x as one of the two parts reads it.
+static Status take_norm(CudaBackend *cuda, const float *x, Norm norm, Error *error) {
+    const NormCall call = {x, NULL, cuda->step.n_tokens, norm, cuda->operand, cuda->scratch.normed};
+    return cuda_norm(cuda, &call, error);
+}
+
+struct BothArguments {
+    const float *dense, *experts;                 // [n_tokens, hidden]
+    const float *dense_norm, *expert_norm, *norm; // [hidden]
+    int hidden;
+    float eps;
+    float *x;
+};
+
+// x += norm(norm(dense) + norm(experts)), a block a row. Grid: [n_tokens], dynamic shared memory: hidden floats.
+__global__ void __launch_bounds__(256) add_both_kernel(const __grid_constant__ BothArguments a) {
+    extern __shared__ __align__(16) float sum[];
+    __shared__ float sums[8];
+    const int64_t row = (int64_t)blockIdx.x * a.hidden;
+    let_next_begin();
+    kernels_before();
+    float of_dense = 0, of_experts = 0, of_both = 0;
+    for (int i = threadIdx.x; i < a.hidden; i += 256) {
+        of_dense += a.dense[row + i] * a.dense[row + i];
+        of_experts += a.experts[row + i] * a.experts[row + i];
+    }
+    of_dense = rsqrtf(block_sum<256>(of_dense, sums) / a.hidden + a.eps);
+    of_experts = rsqrtf(block_sum<256>(of_experts, sums) / a.hidden + a.eps);
+    for (int i = threadIdx.x; i < a.hidden; i += 256) { // its own
+        const float both = a.dense[row + i] * of_dense * a.dense_norm[i] +
+                           a.experts[row + i] * of_experts * a.expert_norm[i];
+        sum[i] = both, of_both += both * both;
+    }
+    of_both = rsqrtf(block_sum<256>(of_both, sums) / a.hidden + a.eps);
+    for (int i = threadIdx.x; i < a.hidden; i += 256) a.x[row + i] += sum[i] * of_both * a.norm[i];
+}
+
+static Status add_both(CudaBackend *cuda, const Layer *layer, float *x, Error *error) {
+    const DecoderShape *s = cuda->shape;
+    const int n = cuda->step.n_tokens;
+    const float *dense = cuda->scratch.routes.beside;
+    const size_t shared = (size_t)s->hidden_size * sizeof(float);
+    const BothArguments a = {dense,
+                             dense + (int64_t)n * s->hidden_size,
+                             layer->shared_post_norm.weight,
+                             layer->expert_post_norm.weight,
+                             layer->ffn_post_norm.weight,
+                             s->hidden_size,
+                             s->norm_eps,
+                             x};
+    cudaError_t code =
+        cudaFuncSetAttribute(add_both_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared);
+    if (code == cudaSuccess) code = launch_dependent(cuda, add_both_kernel, n, 256, shared, a);
+    return cuda_check(code, error, "a dense part and experts of %d tokens", n);
+}
+
 // ---- the ops ----------------------------------------------------------------------------------------------------
 
 Status experts_gate_up(CudaBackend *cuda, const Layer *layer, const float *x, void *g, Error *error) {
     const bool few = by_rows(cuda);
     const RouteCall call = {layer, x, cuda->step.n_tokens};
+    const bool beside = cuda->shape->experts.beside;
     Status status = experts_route(cuda, &call, error);
+    if (!status && beside) status = take_norm(cuda, x, layer->ffn_norm, error);
+    if (!status && beside) status = shared_gate_up(cuda, layer, g, error);
+    if (!status && beside) status = take_norm(cuda, x, layer->expert_norm, error);
     if (!status && few) {
         ExpertRowsCall c = {};
         c.in = cuda->scratch.normed, c.g = g, c.bias = layer->b_gate, c.up_bias = layer->b_up;
@@ -157,33 +221,38 @@ Status experts_gate_up(CudaBackend *cuda, const Layer *layer, const float *x, vo
                                                 : gate_up_each(cuda, layer, g, error);
     }
     cuda->step.chosen.gate_up = few ? "expert rows" : experts_tiled(cuda, layer) ? "expert tiles" : "experts";
-    if (!status && layer->shared_gate_up.rows > 0) status = shared_gate_up(cuda, layer, g, error);
+    if (!status && !beside && layer->shared_gate_up.rows > 0) status = shared_gate_up(cuda, layer, g, error);
     return status;
 }
 
-Status experts_down(CudaBackend *cuda, const Layer *layer, const void *g, float *x, Error *error) {
+// x += what the experts give.
+static Status add_experts(CudaBackend *cuda, const Layer *layer, const void *g, float *x, Error *error) {
     const DecoderShape *s = cuda->shape;
-    const bool few = by_rows(cuda);
-    Status status = STATUS_OK;
-    if (few) {
+    if (by_rows(cuda)) {
         ExpertRowsCall c = {};
         c.in = g, c.x = x, c.bias = layer->b_down;
-        status = rows_call(cuda, layer->down.part[0], &c, true, error);
-    } else {
-        status = experts_tiled(cuda, layer) ? experts_tile_down(cuda, layer, g, error)
-                                            : down_each(cuda, layer, g, error);
-        const CudaRoutes *r = &cuda->scratch.routes;
-        const float *weights = s->experts.scales_input ? NULL : r->weights;
-        CombineArguments a = {*r, s->experts.n_active, s->hidden_size, weights, layer->b_down, x};
-        cudaError_t code = cudaSuccess;
-        if (!status)
-            WITH_OPERAND(cuda,
-                         (code = launch_dependent(cuda, combine_kernel<T>, cuda->step.n_tokens, 256, 0, a)));
-        if (!status)
-            status = cuda_check(code, error, "the sum over experts of %d tokens", cuda->step.n_tokens);
+        return rows_call(cuda, layer->down.part[0], &c, true, error);
     }
+    const Status status = experts_tiled(cuda, layer) ? experts_tile_down(cuda, layer, g, error)
+                                                     : down_each(cuda, layer, g, error);
+    const CudaRoutes *r = &cuda->scratch.routes;
+    const float *weights = s->experts.scales_input ? NULL : r->weights;
+    CombineArguments a = {*r, s->experts.n_active, s->hidden_size, weights, layer->b_down, x};
+    cudaError_t code;
+    if (status) return status;
+    WITH_OPERAND(cuda, (code = launch_dependent(cuda, combine_kernel<T>, cuda->step.n_tokens, 256, 0, a)));
+    return cuda_check(code, error, "the sum over experts of %d tokens", cuda->step.n_tokens);
+}
+
+Status experts_down(CudaBackend *cuda, const Layer *layer, const void *g, float *x, Error *error) {
+    const bool beside = cuda->shape->experts.beside;
+    const int64_t all = (int64_t)cuda->step.n_tokens * cuda->shape->hidden_size;
+    float *dense = beside ? cuda->scratch.routes.beside : x, *experts = beside ? dense + all : x;
+    Status status = beside ? out_clear(cuda, 2 * all, dense, error) : STATUS_OK;
+    if (!status) status = add_experts(cuda, layer, g, experts, error);
     cuda->step.chosen.down = cuda->step.chosen.gate_up;
     if (status || layer->shared_gate_up.rows == 0) return status;
-    Gemm gemm = {&layer->shared_down, shared_g(cuda, (void *)g), cuda->step.n_tokens, EPILOGUE_ADD, x};
-    return cuda_gemm(cuda, &gemm, error);
+    Gemm gemm = {&layer->shared_down, shared_g(cuda, (void *)g), cuda->step.n_tokens, EPILOGUE_ADD, dense};
+    status = cuda_gemm(cuda, &gemm, error);
+    return status || !beside ? status : add_both(cuda, layer, x, error);
 }

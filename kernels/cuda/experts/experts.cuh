@@ -19,7 +19,8 @@ struct RouteCall {
     const float *x; // [n, hidden_size]
     int n;
 };
-// scratch.normed and scratch.routes: ids, weights, shared.
+// scratch.normed and scratch.routes: ids, weights, shared. Of experts beside a dense part scratch.normed is the router's
+// input, which nobody else takes.
 Status experts_route(CudaBackend *cuda, const RouteCall *call, Error *error);
 // scratch.routes: start, tiles, token, where; and pairs, rows of scratch.normed.
 Status experts_sort(CudaBackend *cuda, Error *error);

@@ -21,7 +21,7 @@ struct RouteArguments {
     int hidden;
     const float *router; // [n_logits, hidden]; behind those of the experts perhaps the shared one's
     int n_logits;
-    const float *bias, *choice_bias;
+    const float *bias, *choice_bias, *scales; // [e.n]; NULL: none
     Experts e;
     CudaRoutes to;
     void *normed; // [n, hidden]
@@ -74,7 +74,7 @@ template <int PER> __device__ inline void choose(const RouteArguments &a, int to
     if (lane < e.n_active) {
         int64_t at = (int64_t)token * e.n_active + lane;
         a.to.ids[at] = choice.id;
-        a.to.weights[at] = choice.weight;
+        a.to.weights[at] = a.scales ? choice.weight * a.scales[choice.id] : choice.weight;
     }
     if (lane == 0 && a.n_logits > e.n) a.to.shared[token] = 1 / (1 + expf(-__ldcg(logits + e.n)));
 }
@@ -193,10 +193,11 @@ Status experts_route(CudaBackend *cuda, const RouteCall *call, Error *error) {
     const DecoderShape *s = cuda->shape;
     const Layer *layer = call->layer;
     RouteArguments a = {};
-    a.x = call->x, a.norm = layer->ffn_norm, a.layer_norm = s->norm == NORM_LAYER, a.eps = s->norm_eps;
+    a.x = call->x, a.norm = s->experts.beside ? layer->router_norm : layer->ffn_norm,
+    a.layer_norm = s->norm == NORM_LAYER, a.eps = s->norm_eps;
     a.hidden = s->hidden_size, a.router = layer->router;
     a.n_logits = s->experts.n + (layer->shared_routed ? 1 : 0);
-    a.bias = layer->router_bias, a.choice_bias = layer->choice_bias;
+    a.bias = layer->router_bias, a.choice_bias = layer->choice_bias, a.scales = layer->expert_scale;
     a.e = s->experts, a.to = cuda->scratch.routes, a.normed = cuda->scratch.normed;
     cudaError_t code;
     WITH_OPERAND(cuda, (code = launch_route<T>(cuda, a, call->n)));

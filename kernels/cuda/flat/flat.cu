@@ -72,10 +72,12 @@ static size_t parts_bytes(const CudaBackend *cuda) {
 
 size_t flat_bytes(const CudaBackend *cuda) {
     const DecoderShape *s = cuda->shape;
-    int q = (s->n_heads + 2 * s->n_kv_heads) * s->head_dim, rows = 2 * s->intermediate_size;
+    const int q = s->n_heads * decoder_most_head_dim(s) + 2 * (int)decoder_kv_width(s);
+    int rows = 2 * s->intermediate_size;
     if (s->experts.n && rows < 2 * s->experts.size) rows = 2 * s->experts.size;
     if (s->experts.n && rows < 2 * s->experts.shared_size) rows = 2 * s->experts.shared_size;
     if (rows < q) rows = q;
+    if (rows < s->n_layers * s->token_size) rows = s->n_layers * s->token_size;
     if (rows < s->vocab_size) rows = s->vocab_size;
     if (rows < s->hidden_size) rows = s->hidden_size;
     return parts_bytes(cuda) + (size_t)(rows / FLAT_ROWS + 1) * sizeof(unsigned);

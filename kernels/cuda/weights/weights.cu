@@ -1,6 +1,7 @@
 // Weights on the device: laid out in one allocation a layer, brought there by upload.cu.
-#include "kernels/cuda/weights/upload.cuh"
+#include "kernels/cuda/weights/layout.cuh"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,24 +22,6 @@ static bool common_format(DType a, DType b, Format *format) {
     return !(fine && with_min);
 }
 
-// Memory that is first measured, then cut up: with base NULL, take() only counts.
-struct Arena {
-    char *base;
-    size_t used;
-    char *take(size_t bytes) {
-        size_t at = used;
-        used += (bytes + 255) / 256 * 256;
-        return base ? base + at : NULL;
-    }
-    Weight weight(const Matrix *m, int64_t rows) { return weight_as(format_of(m->type), m, rows); }
-    Weight weight_as(Format format, const Matrix *m, int64_t rows) {
-        int64_t row = format_row_bytes(format, (int)m->cols);
-        Weight w = {take((size_t)(rows * row)), row, (int)rows, (int)m->cols, format, NULL};
-        if (format == FORMAT_W8) w.scales = (float *)take((size_t)rows * sizeof(float));
-        return w;
-    }
-};
-
 // A vector of a layer or of the head, and where it goes on the device.
 struct Vector {
     const char *name;
@@ -49,20 +32,22 @@ struct Vector {
     bool required; // else it may be absent, and *to stays NULL
     float **to;
 };
-enum { LAYER_VECTORS = 16, HEAD_VECTORS = 5 };
+enum { LAYER_VECTORS = 23, HEAD_VECTORS = 6 };
 
 // Experts one below the other in the matrices of a layer's feed-forward part, and its intermediate size.
 static int64_t experts_of(const DecoderShape *s, const LayerWeights *h) {
     return h->router.data ? s->experts.n : 1;
 }
 static int64_t width_of(const DecoderShape *s, const LayerWeights *h) {
-    return h->router.data ? s->experts.size : s->intermediate_size;
+    return h->router.data ? s->experts.size : s->heads_of_layers ? h->w_up.rows : s->intermediate_size;
 }
 
 static void vectors_of_layer(const DecoderShape *s, const LayerWeights *h, Layer *l,
                              Vector out[LAYER_VECTORS]) {
-    const int64_t n = experts_of(s, h), hidden = s->hidden_size, wide = n * width_of(s, h),
-                  head = s->head_dim;
+    const int64_t n = experts_of(s, h), hidden = s->hidden_size, wide = n * width_of(s, h);
+    const LayerHeads heads = layer_heads(s, h->index);
+    const int64_t head = heads.head_dim;
+    const float of_router = s->experts.beside ? 1 / sqrtf((float)hidden) : 1;
     const bool rows = layer_norms_rows(s, h), apart = rows || s->head_layer_norms;
     float offset = s->norm_offset;
     l->row_norms = rows;
@@ -74,13 +59,20 @@ static void vectors_of_layer(const DecoderShape *s, const LayerWeights *h, Layer
         {"attn_post_norm", &h->attn_post_norm, hidden, offset, 1, false, &l->attn_post_norm.weight},
         {"ffn_post_norm", &h->ffn_post_norm, hidden, offset, 1, false, &l->ffn_post_norm.weight},
         {"q_norm", &h->q_norm, apart ? head * s->n_heads : head, offset, 1, false, &l->q_norm},
-        {"k_norm", &h->k_norm, apart ? head * s->n_kv_heads : head, offset, 1, false, &l->k_norm},
+        {"k_norm", &h->k_norm, apart ? head * heads.n_kv_heads : head, offset, 1, false, &l->k_norm},
+        {"v_norm", &h->v_norm, head, 0, 1, false, &l->v_norm},
         {"bo", &h->bo, hidden, 0, 1, false, &l->bo},
         {"b_gate", &h->b_gate, wide, 0, 1, false, &l->b_gate},
         {"b_up", &h->b_up, wide, 0, 1, false, &l->b_up},
         {"b_down", &h->b_down, n * hidden, 0, 1, false, &l->b_down},
         {"router_bias", &h->router_bias, s->experts.n, 0, 1, false, &l->router_bias},
         {"choice_bias", &h->choice_bias, s->experts.n, 0, 1, false, &l->choice_bias},
+        {"router_norm", &h->router_norm, hidden, offset, of_router, false, &l->router_norm.weight},
+        {"expert_norm", &h->expert_norm, hidden, offset, 1, false, &l->expert_norm.weight},
+        {"shared_post_norm", &h->shared_post_norm, hidden, offset, 1, false, &l->shared_post_norm.weight},
+        {"expert_post_norm", &h->expert_post_norm, hidden, offset, 1, false, &l->expert_post_norm.weight},
+        {"expert_scale", &h->expert_scale, s->experts.n, 0, 1, false, &l->expert_scale},
+        {"token_norm", &h->token_norm, hidden, offset, 1, s->token_size > 0, &l->token_norm.weight},
         {"q_down_norm", &h->q_down_norm, s->latent.q_rank, 0, 1, s->latent.q_rank > 0, &l->q_down_norm},
         {"latent_norm", &h->latent_norm, s->latent.rank, 0, 1, s->latent.rank > 0, &l->latent_norm},
     };
@@ -96,6 +88,7 @@ static void vectors_of_head(const DecoderShape *s, const HeadWeights *h, Head *h
         {"norm_bias", &h->norm_bias, hidden, 0, scale, false, &head->norm.bias},
         {"embedding_norm", &h->embedding_norm, hidden, offset, 1, false, &head->embedding_norm.weight},
         {"embedding_norm_bias", &h->embedding_norm_bias, hidden, 0, 1, false, &head->embedding_norm.bias},
+        {"token_norm", &h->token_norm, s->token_size, offset, 1, s->token_size > 0, &head->token_norm},
         {"output_bias", &h->output_bias, s->vocab_size, 0, 1, false, &head->output_bias},
     };
     memcpy(out, all, sizeof all);
@@ -133,55 +126,19 @@ static Linear lay_out_gate_up(const Matrix *gate, const Matrix *up, int64_t unit
     return Linear{{a->weight_as(format, up, rows)}, 1, (int)rows, (int)up->cols};
 }
 
-// What of queries has the layer's input.
-static const Matrix *first_of(const DecoderShape *s, const LayerWeights *h) {
-    return s->latent.q_rank > 0 ? &h->q_down : &h->wq;
-}
-
-static void lay_out_latent(const DecoderShape *s, const LayerWeights *h, Layer *layer, Arena *a) {
-    const Matrix *first = first_of(s, h);
-    const int64_t n = first->rows, kv = s->head_dim;
-    layer->qkv = Linear{{}, 1, (int)(n + kv), s->hidden_size};
-    if (format_of(first->type) == format_of(h->wk.type)) {
-        layer->qkv.part[0] = a->weight(first, n + kv);
-    } else {
-        layer->qkv.n_parts = 2;
-        layer->qkv.part[0] = a->weight(first, n);
-        layer->qkv.part[1] = a->weight(&h->wk, kv);
-    }
-    if (s->latent.q_rank > 0)
-        layer->q_up = Linear{{a->weight(&h->wq, h->wq.rows)}, 1, (int)h->wq.rows, (int)h->wq.cols};
-    layer->k_up = a->weight(&h->k_up, h->k_up.rows);
-    layer->v_up = a->weight(&h->v_up, h->v_up.rows);
-}
-
-static void lay_out_heads(const DecoderShape *s, const LayerWeights *h, Layer *layer, Arena *a) {
-    const int64_t q = (int64_t)s->n_heads * s->head_dim, kv = (int64_t)s->n_kv_heads * s->head_dim;
-    if (s->latent.rank > 0) return lay_out_latent(s, h, layer, a);
-    if (h->bq.data || h->bk.data || h->bv.data) layer->b_qkv = (float *)a->take((size_t)(q + 2 * kv) * 4);
-    Format fq = format_of(h->wq.type), fk = format_of(h->wk.type), fv = format_of(h->wv.type);
-    layer->qkv = Linear{{}, 1, (int)(q + 2 * kv), s->hidden_size};
-    if (fq == fk && fk == fv) {
-        layer->qkv.part[0] = a->weight(&h->wq, q + 2 * kv);
-    } else {
-        layer->qkv.n_parts = 3;
-        layer->qkv.part[0] = a->weight(&h->wq, q);
-        layer->qkv.part[1] = a->weight(&h->wk, kv);
-        layer->qkv.part[2] = a->weight(&h->wv, kv);
-    }
-}
-
 static void lay_out_layer(const DecoderShape *s, const LayerWeights *h, Layer *layer, Arena *a) {
     const int64_t hidden = s->hidden_size;
     Vector vectors[LAYER_VECTORS];
     vectors_of_layer(s, h, layer, vectors);
     lay_out_vectors(vectors, LAYER_VECTORS, a);
-    lay_out_heads(s, h, layer, a);
+    heads_lay_out(s, h, layer, a);
     layer->out = Linear{{a->weight(&h->wo, hidden)}, 1, (int)hidden, (int)h->wo.cols};
     const int64_t n = experts_of(s, h), wide = width_of(s, h);
     layer->gated = h->w_gate.data != NULL;
     layer->gate_up = lay_out_gate_up(&h->w_gate, &h->w_up, n * wide, a);
     layer->down = Linear{{a->weight(&h->w_down, n * hidden)}, 1, (int)(n * hidden), (int)wide};
+    layer->token_gate = a->linear(&h->token_gate), layer->token_up = a->linear(&h->token_up);
+    layer->index = h->index, layer->x_scale = h->x_scale != 0 ? h->x_scale : 1;
     if (!h->router.data) return;
     layer->shared_routed = h->shared_router.data != NULL;
     layer->router = (float *)a->take((size_t)((n + (layer->shared_routed ? 1 : 0)) * hidden) * 4);
@@ -212,34 +169,6 @@ static Status upload_router(CudaBackend *cuda, const LayerWeights *h, Layer *lay
                           error);
 }
 
-static Status upload_latent(CudaBackend *cuda, const LayerWeights *h, const Layer *layer, Error *error) {
-    const Matrix *first = first_of(cuda->shape, h);
-    const Weight *part = layer->qkv.part;
-    const bool merged = layer->qkv.n_parts == 1;
-    Status status = upload_rows(cuda, first, &part[0], 0, 1, error);
-    if (!status)
-        status = upload_rows(cuda, &h->wk, &part[merged ? 0 : 1], merged ? first->rows : 0, 1, error);
-    if (!status && layer->q_up.rows) status = upload_rows(cuda, &h->wq, &layer->q_up.part[0], 0, 1, error);
-    if (!status) status = upload_rows(cuda, &h->k_up, &layer->k_up, 0, 1, error);
-    return status ? status : upload_rows(cuda, &h->v_up, &layer->v_up, 0, 1, error);
-}
-
-static Status upload_heads(CudaBackend *cuda, const LayerWeights *h, const Layer *layer, Error *error) {
-    const DecoderShape *s = cuda->shape;
-    const int64_t q = (int64_t)s->n_heads * s->head_dim, kv = (int64_t)s->n_kv_heads * s->head_dim;
-    if (s->latent.rank > 0) return upload_latent(cuda, h, layer, error);
-    const Matrix *biases[] = {&h->bq, &h->bk, &h->bv};
-    int64_t sizes[] = {q, kv, kv};
-    Status status = STATUS_OK;
-    if (layer->b_qkv) status = upload_vectors(cuda, VectorList{biases, sizes, 3, 1}, 0, layer->b_qkv, error);
-
-    const Weight *part = layer->qkv.part;
-    bool merged = layer->qkv.n_parts == 1;
-    if (!status) status = upload_rows(cuda, &h->wq, &part[0], 0, 1, error);
-    if (!status) status = upload_rows(cuda, &h->wk, &part[merged ? 0 : 1], merged ? q : 0, 1, error);
-    return status ? status : upload_rows(cuda, &h->wv, &part[merged ? 0 : 2], merged ? q + kv : 0, 1, error);
-}
-
 static Status upload_layer(CudaBackend *cuda, const LayerWeights *h, Layer *layer, Error *error) {
     const DecoderShape *s = cuda->shape;
     Status status = upload_begin(cuda, error);
@@ -247,10 +176,14 @@ static Status upload_layer(CudaBackend *cuda, const LayerWeights *h, Layer *laye
     Vector vectors[LAYER_VECTORS];
     vectors_of_layer(s, h, layer, vectors);
     status = upload_each(cuda, vectors, LAYER_VECTORS, error);
-    if (!status) status = upload_heads(cuda, h, layer, error);
+    if (!status) status = heads_upload(cuda, h, layer, error);
     if (!status) status = upload_rows(cuda, &h->wo, &layer->out.part[0], 0, 1, error);
     if (!status) status = upload_gate_up(cuda, &h->w_gate, &h->w_up, &layer->gate_up.part[0], error);
     if (!status) status = upload_rows(cuda, &h->w_down, &layer->down.part[0], 0, 1, error);
+    if (!status && layer->token_gate.rows)
+        status = upload_rows(cuda, &h->token_gate, &layer->token_gate.part[0], 0, 1, error);
+    if (!status && layer->token_up.rows)
+        status = upload_rows(cuda, &h->token_up, &layer->token_up.part[0], 0, 1, error);
     if (!status && layer->router) status = upload_router(cuda, h, layer, error);
     if (!status && h->shared_up.data)
         status = upload_gate_up(cuda, &h->shared_gate, &h->shared_up, &layer->shared_gate_up.part[0], error);
@@ -261,7 +194,7 @@ static Status upload_layer(CudaBackend *cuda, const LayerWeights *h, Layer *laye
 
 // ---- the ops -----------------------------------------------------------------------------------------------------
 
-static Status check_matrix(const char *name, const Matrix *m, int64_t rows, int64_t cols, Error *error) {
+Status layout_check_matrix(const char *name, const Matrix *m, int64_t rows, int64_t cols, Error *error) {
     if (!m->data) return error_set(error, STATUS_UNSUPPORTED, "cuda: %s is missing", name);
     bool groups = m->type > DTYPE_BF16 && m->type != DTYPE_W8;
     if (m->rows != rows || m->cols != cols || m->cols % 8 || (groups && m->cols % 32))
@@ -271,27 +204,15 @@ static Status check_matrix(const char *name, const Matrix *m, int64_t rows, int6
     return STATUS_OK;
 }
 
-// q, k and v are of W8 together, for they have one input.
-static Status check_w8(const DecoderShape *s, const LayerWeights *h, Error *error) {
-    if (s->latent.rank > 0) {
-        const DType first = first_of(s, h)->type;
-        if ((first == DTYPE_W8) == (h->wk.type == DTYPE_W8)) return STATUS_OK;
-        return error_set(error, STATUS_UNSUPPORTED, "cuda: wk is %s beside %s: both or none may be w8",
-                         dtype_name(h->wk.type), dtype_name(first));
-    }
-    int n = (h->wq.type == DTYPE_W8) + (h->wk.type == DTYPE_W8) + (h->wv.type == DTYPE_W8);
-    if (n == 0 || n == 3) return STATUS_OK;
-    return error_set(error, STATUS_UNSUPPORTED,
-                     "cuda: wq is %s, wk %s and wv %s: all of them or none may be w8", dtype_name(h->wq.type),
-                     dtype_name(h->wk.type), dtype_name(h->wv.type));
-}
-
 static Status check_experts(const DecoderShape *s, const LayerWeights *h, Error *error) {
     const int64_t hidden = s->hidden_size, shared = s->experts.shared_size;
-    Status status = check_matrix("router", &h->router, s->experts.n, hidden, error);
-    if (!status && (!h->ffn_norm.data || h->ffn_post_norm.data))
+    Status status = layout_check_matrix("router", &h->router, s->experts.n, hidden, error);
+    const bool norms_beside = h->router_norm.data && h->expert_norm.data && h->shared_post_norm.data &&
+                              h->expert_post_norm.data && h->ffn_post_norm.data && h->shared_up.data;
+    if (!status && (!h->ffn_norm.data || (s->experts.beside ? !norms_beside : h->ffn_post_norm.data != NULL)))
         status = error_set(error, STATUS_UNSUPPORTED,
-                           "cuda: experts without a norm before them, or with one behind");
+                           "cuda: experts without a norm before them, or with one behind that is not of both "
+                           "them and a dense part");
     if (!status && !h->w_gate.data)
         status = error_set(error, STATUS_UNSUPPORTED, "cuda: experts without gates");
     if (!status && (h->w_up.type == DTYPE_W8 || h->w_down.type == DTYPE_W8))
@@ -305,50 +226,30 @@ static Status check_experts(const DecoderShape *s, const LayerWeights *h, Error 
     if (!status && (size_t)hidden * 4 > (128 << 10))
         status = error_set(error, STATUS_UNSUPPORTED, "cuda: a router over %lld elements", (long long)hidden);
     if (status || shared == 0) return status;
-    status = check_matrix("shared_gate", &h->shared_gate, shared, hidden, error);
-    if (!status) status = check_matrix("shared_up", &h->shared_up, shared, hidden, error);
-    return status ? status : check_matrix("shared_down", &h->shared_down, hidden, shared, error);
-}
-
-static Status check_plain(const char *name, const Matrix *m, int64_t rows, int64_t cols, Error *error) {
-    if (m->data && m->type > DTYPE_BF16)
-        return error_set(error, STATUS_UNSUPPORTED, "cuda: %s is %s", name, dtype_name(m->type));
-    return check_matrix(name, m, rows, cols, error);
-}
-
-static Status check_latent(const DecoderShape *s, const LayerWeights *h, Error *error) {
-    const Latent *l = &s->latent;
-    const int64_t hidden = s->hidden_size, heads = s->n_heads;
-    Status status =
-        check_matrix("wq", &h->wq, decoder_query_width(s), l->q_rank > 0 ? l->q_rank : hidden, error);
-    if (!status && l->q_rank > 0) status = check_matrix("q_down", &h->q_down, l->q_rank, hidden, error);
-    if (!status) status = check_matrix("wk", &h->wk, s->head_dim, hidden, error);
-    if (!status) status = check_plain("k_up", &h->k_up, heads * l->rank, l->plain_dim, error);
-    return status ? status : check_plain("v_up", &h->v_up, heads * l->value_dim, l->rank, error);
-}
-
-static Status check_heads(const DecoderShape *s, const LayerWeights *h, Error *error) {
-    const int64_t hidden = s->hidden_size, q = (int64_t)s->n_heads * s->head_dim,
-                  kv = (int64_t)s->n_kv_heads * s->head_dim;
-    if (s->latent.rank > 0) return check_latent(s, h, error);
-    Status status = check_matrix("wq", &h->wq, q, hidden, error);
-    if (!status) status = check_matrix("wk", &h->wk, kv, hidden, error);
-    return status ? status : check_matrix("wv", &h->wv, kv, hidden, error);
+    status = layout_check_matrix("shared_gate", &h->shared_gate, shared, hidden, error);
+    if (!status) status = layout_check_matrix("shared_up", &h->shared_up, shared, hidden, error);
+    return status ? status : layout_check_matrix("shared_down", &h->shared_down, hidden, shared, error);
 }
 
 static Status check_layer(const DecoderShape *s, const LayerWeights *h, Layer *layer, Error *error) {
-    const int64_t hidden = s->hidden_size;
+    const int64_t hidden = s->hidden_size,
+                  attended = s->latent.rank > 0 ? decoder_attended_width(s)
+                                                : (int64_t)s->n_heads * layer_heads(s, h->index).head_dim;
     Vector vectors[LAYER_VECTORS];
     vectors_of_layer(s, h, layer, vectors);
     Status status = check_vectors(vectors, LAYER_VECTORS, error);
-    if (!status) status = check_heads(s, h, error);
-    if (!status) status = check_matrix("wo", &h->wo, hidden, decoder_attended_width(s), error);
+    if (!status) status = heads_check(s, h, error);
+    if (!status) status = layout_check_matrix("wo", &h->wo, hidden, attended, error);
+    if (!status && s->token_size)
+        status = layout_check_matrix("token_gate", &h->token_gate, s->token_size, hidden, error);
+    if (!status && s->token_size)
+        status = layout_check_matrix("token_up", &h->token_up, hidden, s->token_size, error);
     const int64_t n = experts_of(s, h), wide = width_of(s, h);
-    if (!status && h->w_gate.data) status = check_matrix("w_gate", &h->w_gate, n * wide, hidden, error);
-    if (!status) status = check_matrix("w_up", &h->w_up, n * wide, hidden, error);
-    if (!status) status = check_matrix("w_down", &h->w_down, n * hidden, wide, error);
+    if (!status && h->w_gate.data)
+        status = layout_check_matrix("w_gate", &h->w_gate, n * wide, hidden, error);
+    if (!status) status = layout_check_matrix("w_up", &h->w_up, n * wide, hidden, error);
+    if (!status) status = layout_check_matrix("w_down", &h->w_down, n * hidden, wide, error);
     if (!status && h->router.data) status = check_experts(s, h, error);
-    if (!status) status = check_w8(s, h, error);
     Format format;
     if (!status && h->w_gate.data && !common_format(h->w_gate.type, h->w_up.type, &format))
         return error_set(error, STATUS_UNSUPPORTED, "cuda: w_gate is %s and w_up %s",
@@ -398,6 +299,8 @@ static void lay_out_head(const DecoderShape *s, const HeadWeights *h, Head *head
     lay_out_vectors(vectors, HEAD_VECTORS, a);
     if (h->positions.data) head->positions = a->weight(&h->positions, s->n_positions);
     head->embedding = a->weight(&h->embedding, s->vocab_size);
+    head->token_projection = a->linear(&h->token_projection);
+    if (h->token_embedding.data) head->token_embedding = a->weight(&h->token_embedding, s->vocab_size);
     bool tied = h->output.data == h->embedding.data;
     head->output = Linear{
         {tied ? head->embedding : a->weight(&h->output, s->vocab_size)}, 1, s->vocab_size, s->hidden_size};
@@ -412,6 +315,10 @@ static Status upload_head(CudaBackend *cuda, const HeadWeights *h, Head *head, E
     if (!status && h->positions.data)
         status = upload_rows(cuda, &h->positions, &head->positions, 0, 1, error);
     if (!status) status = upload_rows(cuda, &h->embedding, &head->embedding, 0, 1, error);
+    if (!status && h->token_embedding.data)
+        status = upload_rows(cuda, &h->token_embedding, &head->token_embedding, 0, 1, error);
+    if (!status && h->token_projection.data)
+        status = upload_rows(cuda, &h->token_projection, &head->token_projection.part[0], 0, 1, error);
     if (!status && h->output.data != h->embedding.data)
         status = upload_rows(cuda, &h->output, &head->output.part[0], 0, 1, error);
     return status;
@@ -421,10 +328,17 @@ static Status check_head(const DecoderShape *s, const HeadWeights *h, Head *head
     Vector vectors[HEAD_VECTORS];
     vectors_of_head(s, h, head, vectors);
     Status status = check_vectors(vectors, HEAD_VECTORS, error);
-    if (!status) status = check_matrix("embedding", &h->embedding, s->vocab_size, s->hidden_size, error);
-    if (!status) status = check_matrix("output", &h->output, s->vocab_size, s->hidden_size, error);
+    if (!status)
+        status = layout_check_matrix("embedding", &h->embedding, s->vocab_size, s->hidden_size, error);
+    if (!status) status = layout_check_matrix("output", &h->output, s->vocab_size, s->hidden_size, error);
+    const int64_t of_layers = (int64_t)s->n_layers * s->token_size;
+    if (!status && s->token_size)
+        status = layout_check_matrix("token_embedding", &h->token_embedding, s->vocab_size, of_layers, error);
+    if (!status && s->token_size)
+        status =
+            layout_check_matrix("token_projection", &h->token_projection, of_layers, s->hidden_size, error);
     if (!status && s->n_positions > 0)
-        status = check_matrix("positions", &h->positions, s->n_positions, s->hidden_size, error);
+        status = layout_check_matrix("positions", &h->positions, s->n_positions, s->hidden_size, error);
     return status;
 }
 

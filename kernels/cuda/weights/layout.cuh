@@ -1,0 +1,38 @@
+// How a layer's weights lie in its allocation, and what of them there has to be.
+#ifndef PALAVER_KERNELS_CUDA_WEIGHTS_LAYOUT_CUH
+#define PALAVER_KERNELS_CUDA_WEIGHTS_LAYOUT_CUH
+
+#include "kernels/cuda/weights/upload.cuh"
+
+// Memory that is first measured, then cut up: with base NULL, take() only counts.
+struct Arena {
+    char *base;
+    size_t used;
+    char *take(size_t bytes) {
+        size_t at = used;
+        used += (bytes + 255) / 256 * 256;
+        return base ? base + at : NULL;
+    }
+    Weight weight(const Matrix *m, int64_t rows) { return weight_as(format_of(m->type), m, rows); }
+    Weight weight_as(Format format, const Matrix *m, int64_t rows) {
+        int64_t row = format_row_bytes(format, (int)m->cols);
+        Weight w = {take((size_t)(rows * row)), row, (int)rows, (int)m->cols, format, NULL};
+        if (format == FORMAT_W8) w.scales = (float *)take((size_t)rows * sizeof(float));
+        return w;
+    }
+    // The whole of a matrix by itself; of one that is absent rows are 0.
+    Linear linear(const Matrix *m) {
+        return m->data ? Linear{{weight(m, m->rows)}, 1, (int)m->rows, (int)m->cols} : Linear{};
+    }
+};
+
+// STATUS_UNSUPPORTED, naming the matrix, unless it is there, [rows, cols], and can be multiplied with.
+Status layout_check_matrix(const char *name, const Matrix *m, int64_t rows, int64_t cols, Error *error);
+
+// ---- heads.cu: the matrices of attention, but for wo, and the biases of queries, keys and values ----------------
+
+void heads_lay_out(const DecoderShape *s, const LayerWeights *h, Layer *layer, Arena *a);
+Status heads_upload(CudaBackend *cuda, const LayerWeights *h, const Layer *layer, Error *error);
+Status heads_check(const DecoderShape *s, const LayerWeights *h, Error *error);
+
+#endif
