@@ -1,6 +1,6 @@
 #include "engine/grammar/matcher.h"
 
-#include "engine/grammar/masks.h"
+#include "engine/grammar/masks/masks.h"
 
 #include <stdlib.h>
 #include <string.h>

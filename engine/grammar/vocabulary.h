@@ -40,6 +40,13 @@ typedef struct TrieSpan {
     uint32_t first, end;
 } TrieSpan;
 
+static inline TrieSpan vocabulary_whole(const Vocabulary *vocabulary) {
+    return (TrieSpan){0, vocabulary->n_nodes};
+}
+static inline TrieSpan vocabulary_below(const Vocabulary *vocabulary, uint32_t node) {
+    return (TrieSpan){node + 1, vocabulary->nodes[node].skip};
+}
+
 static inline size_t vocabulary_words(const Vocabulary *vocabulary) {
     return ((size_t)vocabulary->n_ids + 31) / 32;
 }

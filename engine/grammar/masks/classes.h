@@ -1,7 +1,7 @@
 // A vocabulary's tree of bytes with those that are alike made one: where a pattern tells letters from spaces only, tokens
 // of as many letters lie at one node, and a walk that would meet a hundred thousand nodes meets some hundred.
-#ifndef PALAVER_ENGINE_GRAMMAR_CLASSES_H
-#define PALAVER_ENGINE_GRAMMAR_CLASSES_H
+#ifndef PALAVER_ENGINE_GRAMMAR_MASKS_CLASSES_H
+#define PALAVER_ENGINE_GRAMMAR_MASKS_CLASSES_H
 
 #include "engine/grammar/regions.h"
 #include "engine/grammar/vocabulary.h"

@@ -1,6 +1,5 @@
-#include "engine/grammar/repeats.h"
+#include "engine/grammar/masks/repeats.h"
 
-#include "engine/grammar/walks.h"
 #include "kernels/base/array.h"
 
 #include <stdlib.h>
@@ -12,6 +11,35 @@ enum {
     FEW = 16,         // a repetition is walked through that may be left at more than one of so many nodes,
     MOST_STACKS = 16, // and text that can be read in more ways than these
 };
+
+static void add_below(Grammar *g, uint32_t state, TrieSpan span, uint32_t *mask);
+
+uint32_t repeats_walk(Grammar *g, uint32_t state, TrieSpan span, uint32_t *mask, bool list) {
+    const TrieNode *nodes = g->vocabulary->nodes;
+    const int32_t *tokens = g->vocabulary->tokens;
+    if (span.first >= span.end) return 0;
+    uint32_t *line = g->line, n_ended = 0;
+    line[nodes[span.first].depth - 1] = state;
+    for (uint32_t i = span.first; i < span.end; g->n_walked++) {
+        const TrieNode node = nodes[i];
+        uint32_t next = states_step(&g->states, line[node.depth - 1], node.byte);
+        if (next <= STATES_DEAD) {
+            if (g->states.error.status) return 0;
+            i = node.skip;
+            continue;
+        }
+        line[node.depth] = next;
+        for (uint32_t t = node.token; t < nodes[i + 1].token; t++)
+            mask[tokens[t] / 32] |= 1u << (tokens[t] % 32);
+        if (list && g->states.states[next].may_end) g->ended[n_ended++] = i;
+        i++;
+        if (!list && node.skip - i >= REPEATS_LONG) {
+            add_below(g, next, (TrieSpan){i, node.skip}, mask);
+            i = node.skip;
+        }
+    }
+    return n_ended;
+}
 
 const Unit *repeats_unit(Grammar *g, uint32_t body) {
     const NetNode *nodes = g->net.nodes;
@@ -27,9 +55,9 @@ const Unit *repeats_unit(Grammar *g, uint32_t body) {
 
 bool repeats_broad(const Vocabulary *v, TrieSpan span, const Unit *unit) {
     uint32_t n = 0;
-    for (uint32_t i = span.first; i < span.end && n < WALK_LONG; i = v->nodes[i].skip)
+    for (uint32_t i = span.first; i < span.end && n < REPEATS_LONG; i = v->nodes[i].skip)
         if (unit->next[0][v->nodes[i].byte] != UNIT_DEAD) n += v->nodes[i].skip - i;
-    return n >= WALK_LONG;
+    return n >= REPEATS_LONG;
 }
 
 // The first node of a byte from `least` on, in the vocabulary's list.
@@ -78,7 +106,7 @@ static void add_exits(Grammar *g, const LoopTable *table, const Exit *exit, uint
             const bool inside = parent >= table->span.first && parent < table->span.end;
             const int units = inside ? table->units[parent - table->span.first] : LOOP_NONE;
             if (units != LOOP_NONE && units >= exit->least && (exit->most < 0 || units <= exit->most))
-                walk_span(g, exit->state, (TrieSpan){node, v->nodes[node].skip}, mask, false);
+                repeats_walk(g, exit->state, (TrieSpan){node, v->nodes[node].skip}, mask, false);
         }
     }
 }
@@ -126,7 +154,7 @@ size_t repeats_add(Grammar *g, TrieSpan span, Place *places, size_t n, uint32_t 
     return n_rest;
 }
 
-void repeats_add_below(Grammar *g, uint32_t state, TrieSpan span, uint32_t *mask) {
+static void add_below(Grammar *g, uint32_t state, TrieSpan span, uint32_t *mask) {
     const size_t n = g->states.states[state].n;
     if (n == 0) return;
     Place *places = malloc(n * sizeof *places);
@@ -137,6 +165,6 @@ void repeats_add_below(Grammar *g, uint32_t state, TrieSpan span, uint32_t *mask
     memcpy(places, g->states.places + g->states.states[state].first, n * sizeof *places);
     const size_t n_rest = repeats_add(g, span, places, n, mask);
     if (n_rest > 0 && n_rest < n) state = states_local(&g->states, places, n_rest, STATES_BOTTOM);
-    if (n_rest > 0 && !g->states.error.status) walk_span(g, state, span, mask, false);
+    if (n_rest > 0 && !g->states.error.status) repeats_walk(g, state, span, mask, false);
     free(places);
 }

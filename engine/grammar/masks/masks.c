@@ -1,7 +1,7 @@
-#include "engine/grammar/masks.h"
+#include "engine/grammar/masks/masks.h"
 
-#include "engine/grammar/repeats.h"
-#include "engine/grammar/walks.h"
+#include "engine/grammar/masks/repeats.h"
+#include "engine/grammar/masks/walks.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -53,7 +53,7 @@ static void add_local(Grammar *g, const Place *places, size_t n, uint32_t base, 
     const uint32_t *ended = local->words + words;
     if (state <= STATES_DEAD) return;
     for (uint32_t i = 0; i < local->n_ended && !g->states.error.status; i++)
-        walk_span(g, state, walk_below(g->vocabulary, ended[i]), mask, false);
+        repeats_walk(g, state, vocabulary_below(g->vocabulary, ended[i]), mask, false);
 }
 
 // ---- masks --------------------------------------------------------------------------------------------------------
@@ -84,7 +84,7 @@ static uint32_t deepest_base(const Grammar *g, Place place, uint32_t base) {
 // The places [n] of a state, in g->places: repetitions first, the others by their base. Amid a unit of a repetition
 // it is that: all times of it have the same units.
 static void add_places(Grammar *g, size_t n, uint32_t *mask) {
-    const TrieSpan all = walk_whole(g->vocabulary);
+    const TrieSpan all = vocabulary_whole(g->vocabulary);
     size_t same;
     n = repeats_add(g, all, g->places, n, mask);
     for (size_t i = 0; i < n && !g->states.error.status; i += same) {
@@ -118,7 +118,7 @@ static void add_state(Grammar *g, uint32_t state, size_t n, uint32_t *mask) {
     }
     g->n_walked = 0;
     add_places(g, n, mask);
-    if (!known && g->n_walked >= WALK_LONG) class_tree_make(g->vocabulary, &region);
+    if (!known && g->n_walked >= REPEATS_LONG) class_tree_make(g->vocabulary, &region);
 }
 
 const uint32_t *masks_of(Grammar *g, uint32_t state) {
@@ -148,7 +148,7 @@ void masks_leave_spaces(Grammar *g, uint32_t state, int32_t previous, uint32_t *
     (void)tokenizer_bytes(v->tokenizer, previous, v->spaced, false, &here);
     if (here == usual) return;
     memset(g->left, 0, vocabulary_words(v) * sizeof *g->left);
-    walk_span(g, state, walk_below(v, space), g->left, false);
+    repeats_walk(g, state, vocabulary_below(v, space), g->left, false);
     for (uint32_t t = v->nodes[space].token; t < v->nodes[v->nodes[space].skip].token; t++) {
         const uint32_t id = (uint32_t)v->tokens[t], bit = 1u << (id % 32);
         if (tokenizer_kind(v->tokenizer, v->tokens[t]) == TOKEN_NORMAL)
@@ -161,7 +161,7 @@ void masks_leave_spaces(Grammar *g, uint32_t state, int32_t previous, uint32_t *
 // What the vocabulary keeps for repetitions.
 static void make_loops(Grammar *g) {
     const NetChain *chains = g->net.chains;
-    const TrieSpan all = walk_whole(g->vocabulary);
+    const TrieSpan all = vocabulary_whole(g->vocabulary);
     for (uint32_t i = 0, n_units = 0, n = 0; i < g->net.n_chains && n_units < AHEAD_UNITS; i++) {
         if (i > 0 && chains[i].body == chains[i - 1].body) continue;
         const Unit *unit = repeats_unit(g, chains[i].body);

@@ -1,4 +1,4 @@
-#include "engine/grammar/loops.h"
+#include "engine/grammar/masks/loops.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-#include "engine/grammar/classes.h"
+#include "engine/grammar/masks/classes.h"
 
 #include <stdlib.h>
 #include <string.h>

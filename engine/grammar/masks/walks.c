@@ -1,33 +1,6 @@
-#include "engine/grammar/walks.h"
+#include "engine/grammar/masks/walks.h"
 
-#include "engine/grammar/repeats.h"
-
-uint32_t walk_span(Grammar *g, uint32_t state, TrieSpan span, uint32_t *mask, bool list) {
-    const TrieNode *nodes = g->vocabulary->nodes;
-    const int32_t *tokens = g->vocabulary->tokens;
-    if (span.first >= span.end) return 0;
-    uint32_t *line = g->line, n_ended = 0;
-    line[nodes[span.first].depth - 1] = state;
-    for (uint32_t i = span.first; i < span.end; g->n_walked++) {
-        const TrieNode node = nodes[i];
-        uint32_t next = states_step(&g->states, line[node.depth - 1], node.byte);
-        if (next <= STATES_DEAD) {
-            if (g->states.error.status) return 0;
-            i = node.skip;
-            continue;
-        }
-        line[node.depth] = next;
-        for (uint32_t t = node.token; t < nodes[i + 1].token; t++)
-            mask[tokens[t] / 32] |= 1u << (tokens[t] % 32);
-        if (list && g->states.states[next].may_end) g->ended[n_ended++] = i;
-        i++;
-        if (!list && node.skip - i >= WALK_LONG) {
-            repeats_add_below(g, next, (TrieSpan){i, node.skip}, mask);
-            i = node.skip;
-        }
-    }
-    return n_ended;
-}
+#include "engine/grammar/masks/repeats.h"
 
 uint32_t walk_classes(Grammar *g, uint32_t state, const ClassTree *tree, uint32_t *mask, bool list) {
     const size_t words = vocabulary_words(g->vocabulary);
@@ -69,14 +42,14 @@ static bool is_long(Grammar *g, uint32_t state) {
     const TrieNode *nodes = g->vocabulary->nodes;
     uint32_t n = 0;
     g->line[0] = state;
-    for (uint32_t i = 0; i < g->vocabulary->n_nodes && n < WALK_LONG;) {
+    for (uint32_t i = 0; i < g->vocabulary->n_nodes && n < REPEATS_LONG;) {
         const uint32_t next = states_step(&g->states, g->line[nodes[i].depth - 1], nodes[i].byte);
         if (g->states.error.status) return false;
         g->line[nodes[i].depth] = next;
         n += next > STATES_DEAD;
         i = next > STATES_DEAD ? i + 1 : nodes[i].skip;
     }
-    return n >= WALK_LONG;
+    return n >= REPEATS_LONG;
 }
 
 uint32_t walk_all(Grammar *g, uint32_t state, const Place *places, size_t n, uint32_t base, uint32_t *mask,
@@ -87,5 +60,5 @@ uint32_t walk_all(Grammar *g, uint32_t state, const Place *places, size_t n, uin
     if (!class_tree_find(g->vocabulary, &region, &tree))
         tree = is_long(g, state) ? class_tree_make(g->vocabulary, &region) : NULL;
     return tree ? walk_classes(g, state, tree, mask, list)
-                : walk_span(g, state, walk_whole(g->vocabulary), mask, list);
+                : repeats_walk(g, state, vocabulary_whole(g->vocabulary), mask, list);
 }

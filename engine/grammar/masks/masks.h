@@ -5,8 +5,8 @@
 // rules are known from then on. Only where the rules end on the way does it go on with what the base comes back to,
 // and these are few tokens. In a repetition of units (loops.h) no walk is made at all; where few classes of bytes are told
 // apart, the walk is one over these (classes.h). What was found for a state is kept as a whole.
-#ifndef PALAVER_ENGINE_GRAMMAR_MASKS_H
-#define PALAVER_ENGINE_GRAMMAR_MASKS_H
+#ifndef PALAVER_ENGINE_GRAMMAR_MASKS_MASKS_H
+#define PALAVER_ENGINE_GRAMMAR_MASKS_MASKS_H
 
 #include "engine/grammar/grammar_internal.h"
 

@@ -5,8 +5,8 @@
 // with its space): no text of it begins with another one. Then any text is cut into units in one way only, and a token
 // fits into a repetition if the units that it begins are not too many. Where the repetition may be left, tokens go on
 // with what follows: those that have its first byte behind a whole unit.
-#ifndef PALAVER_ENGINE_GRAMMAR_LOOPS_H
-#define PALAVER_ENGINE_GRAMMAR_LOOPS_H
+#ifndef PALAVER_ENGINE_GRAMMAR_MASKS_LOOPS_H
+#define PALAVER_ENGINE_GRAMMAR_MASKS_LOOPS_H
 
 #include "engine/grammar/states.h"
 #include "engine/grammar/vocabulary.h"
