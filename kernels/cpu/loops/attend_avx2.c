@@ -58,7 +58,15 @@ INLINE void score_all(DType type, const Work *w) {
     for (; row < w->n_rows; row++) score_rows(w, type, q, row, 1);
 }
 
+static bool is_wide(const Work *w) {
+    return w->wide && w->type == DTYPE_F32;
+}
+
 APART void score_block(const Work *w) {
+    if (is_wide(w)) {
+        avx512_score_block(w);
+        return;
+    }
     FOR_TYPE(w->type, score_all, w);
 }
 
@@ -147,6 +155,10 @@ APART void weigh_row(Work *w, int row) {
     const __m256 lowest = _mm256_set1_ps(-INFINITY);
     __m256 m = lowest, total = _mm256_setzero_ps();
     if (w->tile->bases && weigh_by_base(w, row)) return;
+    if (w->wide) {
+        avx512_weigh_row(w, row);
+        return;
+    }
     for (int s = 0; s < BLOCK; s += 8) {
         __m256 scores = _mm256_loadu_ps(weights + s);
         if (w->visible[row] != ~UINT64_C(0)) {
@@ -233,6 +245,10 @@ INLINE void add_all(DType type, const Work *w) {
 }
 
 static void add_block(const Work *w) {
+    if (is_wide(w)) {
+        avx512_add_block(w);
+        return;
+    }
     FOR_TYPE(w->type, add_all, w);
 }
 
@@ -255,9 +271,9 @@ static int block_end(const StepSequence *s, int first) {
     return s->n_evicted > 0 && first < s->n_sinks && s->n_sinks < end ? s->n_sinks : end;
 }
 
-void avx2_attend(const AttendTile *tile, void *scratch) {
+static void attend(const AttendTile *tile, void *scratch, bool wide) {
     const StepSequence *sequence = tile->sequence;
-    Work w = lay_out(tile, scratch);
+    Work w = lay_out(tile, scratch, wide);
     start_rows(&w);
     for (int s = 0; s < sequence->n_slots; s += w.n_slots) {
         w.first = s;
@@ -273,6 +289,14 @@ void avx2_attend(const AttendTile *tile, void *scratch) {
         float inverse = divisor == 0 ? 0 : 1 / divisor;
         for (int d = 0; d < tile->head_dim; d++) y[d] = sums[d] * inverse;
     }
+}
+
+void avx2_attend(const AttendTile *tile, void *scratch) {
+    attend(tile, scratch, false);
+}
+
+void avx2_attend_wide(const AttendTile *tile, void *scratch) {
+    attend(tile, scratch, true);
 }
 
 #endif

@@ -3,50 +3,18 @@
 #ifndef PALAVER_KERNELS_CPU_LOOPS_ATTEND_AVX2_H
 #define PALAVER_KERNELS_CPU_LOOPS_ATTEND_AVX2_H
 
+#include "kernels/cpu/loops/attend_work.h"
 #include "kernels/cpu/loops/kv_avx2.h"
 
 #ifdef __AVX2__
 #include <math.h>
 
-#define BLOCK ATTEND_SPLIT // wherever their slots lie
-#define KEYS 4             // KEYS times ROWS dot products keep their sums in registers
+#define KEYS 4 // KEYS times ROWS dot products keep their sums in registers
 #define ROWS 3
 #define COPY_ROWS 6 // so many rows still read 16-bit keys and values as they are; int8 and int4: ROWS
 
 // Functions kept apart, because all in one they run out of registers.
 #define APART static __attribute__((noinline))
-
-typedef struct Work {
-    const AttendTile *tile;
-    int n_rows, width; // width: head_dim rounded up to 8; the rest is zero
-    float *q,
-        *sinks;  // [n_rows, width] queries; sinks: those for the attention sinks, where tokens were evicted
-    float *sums; // [n_rows, width] the weighted values so far
-    float *weights;           // [n_rows, BLOCK] scores, then weights
-    float *largest;           // [n_rows] the largest score so far, or what weights are relative to instead
-    float *total;             // [n_rows] the weights' sum so far
-    uint64_t *visible;        // [n_rows] bit s: the row sees index s of the block
-    float *copies;            // [2, BLOCK, width]
-    float *scales;            // [2, BLOCK, n_groups] of keys and of values, where they are read as they are
-    int64_t n_parts, n_again; // see SoftmaxCounts
-    bool many;                // enough rows to read float32 copies of keys and values
-    // The current block: index s has its key at k + s*stride bytes.
-    int first, n_slots;
-    bool is_sink; // it holds attention sinks: indexes below n_sinks
-    bool copied, contiguous;
-    const int32_t *positions; // [BLOCK] that the indexes hold, -1 beyond n_slots
-    int32_t gathered[BLOCK];  // where they are, unless in the cache's own table
-    int32_t slots[BLOCK];     // where the indexes lie; only the first counts where contiguous
-    const char *k, *v;
-    int64_t stride;
-    DType type;
-    int n_groups; // of a row that is read with scales
-} Work;
-
-// What a row sees when it sees the whole block.
-static uint64_t everything(const Work *w) {
-    return w->n_slots == BLOCK ? ~UINT64_C(0) : (UINT64_C(1) << w->n_slots) - 1;
-}
 
 // ---- scratch ------------------------------------------------------------------------------------------
 
@@ -60,7 +28,7 @@ int64_t avx2_attend_scratch(int n_rows, int head_dim) {
            (3 * rows * width + rows * BLOCK + 2 * BLOCK * width + 2 * BLOCK * width / 8 + 4 * rows);
 }
 
-static Work lay_out(const AttendTile *tile, float *scratch) {
+static Work lay_out(const AttendTile *tile, float *scratch, bool wide) {
     Work w = {.tile = tile, .n_rows = tile->n_tokens * tile->n_heads, .width = padded(tile->head_dim)};
     int64_t rows = w.n_rows, row_floats = rows * w.width;
     w.visible = (uint64_t *)(void *)scratch;
@@ -73,6 +41,7 @@ static Work lay_out(const AttendTile *tile, float *scratch) {
     w.total = w.largest + rows;
     w.scales = w.total + rows;
     w.sinks = w.scales + 2 * BLOCK * w.width / 8;
+    w.wide = wide && w.n_rows >= WIDE_ROWS && w.width % WIDE_FLOATS == 0;
     const KvLayer *kv = tile->kv;
     w.n_groups = in_groups(kv->type) ? tile->head_dim / kv->group : 1;
     // Odd heads need the copy's padding, and odd groups its care.

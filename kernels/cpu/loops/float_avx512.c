@@ -7,6 +7,7 @@
 //
 //     panel[0..3]   [ row 0 | row 4 ]  [ row 1 | row 5 ]  [ row 2 | row 6 ]  [ row 3 | row 7 ]
 //     times         [ x     | x     ]  for each of six rows of activations, eight columns a step
+#include "kernels/cpu/loops/simd_avx512.h"
 #include "kernels/cpu/loops/weights_avx2.h"
 
 #ifdef __AVX512F__
@@ -22,19 +23,6 @@ typedef struct EightRows {
     int n_rows;
 } EightRows;
 
-INLINE __m512 both_halves(__m256 low, __m256 high) {
-    return _mm512_castpd_ps(
-        _mm512_insertf64x4(_mm512_castps_pd(_mm512_castps256_ps512(low)), _mm256_castps_pd(high), 1));
-}
-
-INLINE __m512 twice(__m256 v) {
-    return _mm512_castpd_ps(_mm512_broadcast_f64x4(_mm256_castps_pd(v)));
-}
-
-INLINE __m256 high_half(__m512 v) {
-    return _mm256_castpd_ps(_mm512_extractf64x4_pd(_mm512_castps_pd(v), 1));
-}
-
 INLINE void fill_panel(DType type, const EightRows *w, int64_t cols, __m512 *panel) {
     const char *next = (const char *)w->row[0] + ROWS * (w->row[1] - w->row[0]);
     const int64_t size = type == DTYPE_F32 ? 4 : type == DTYPE_E4M3 || type == DTYPE_NF4 ? 1 : 2;
@@ -49,18 +37,6 @@ INLINE void fill_panel(DType type, const EightRows *w, int64_t cols, __m512 *pan
     for (int r = 0; i < cols && r < VECTORS; r++)
         panel[r] = both_halves(load_rest(type, w->row[r], i, cols - i),
                                load_rest(type, w->row[r + VECTORS], i, cols - i));
-}
-
-// hadd of 256 bits, in each half.
-INLINE __m512 add_neighbours(__m512 a, __m512 b) {
-    return _mm512_add_ps(_mm512_shuffle_ps(a, b, 0x88), _mm512_shuffle_ps(a, b, 0xdd));
-}
-
-// The sums of eight rows, each in the order of sum_lanes4().
-INLINE __m256 sum_rows(const __m512 acc[VECTORS]) {
-    __m512 sums = add_neighbours(add_neighbours(acc[0], acc[1]), add_neighbours(acc[2], acc[3]));
-    __m256 low = _mm512_castps512_ps256(sums), high = high_half(sums);
-    return _mm256_add_ps(_mm256_permute2f128_ps(low, high, 0x20), _mm256_permute2f128_ps(low, high, 0x31));
 }
 
 // sums[t] = the panel's eight rows times each of n activations.

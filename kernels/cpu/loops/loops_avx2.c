@@ -190,19 +190,21 @@ GEMM_WITH(gemm_by_vnni_wide, W8_VNNI, true)
 GEMM_WITH(gemm_by_vnni_512, W8_VNNI_512, false)
 GEMM_WITH(gemm_by_vnni_512_wide, W8_VNNI_512, true)
 
-#define LOOPS_WITH(multiply)                                                                                 \
+#define LOOPS_WITH(multiply, attend_tile)                                                                    \
     {                                                                                                        \
         .name = "AVX2", .quantized_activations = true, .rms_norm = rms_norm, .layer_norm = layer_norm,       \
         .quantize = quantize, .quantize_w8 = avx2_quantize_w8, .activate = activate, .to_half = to_half,     \
-        .gemm = (multiply), .gemm_scratch = avx2_gemm_scratch, .attend_rows = 48, .attend = avx2_attend,     \
+        .gemm = (multiply), .gemm_scratch = avx2_gemm_scratch, .attend_rows = 48, .attend = (attend_tile),   \
         .attend_scratch = avx2_attend_scratch,                                                               \
     }
 
 const Loops *loops_avx2(void) {
     static const Loops LOOPS[][2] = {
-        [W8_PAIRS] = {LOOPS_WITH(gemm_by_pairs), LOOPS_WITH(gemm_by_pairs_wide)},
-        [W8_VNNI] = {LOOPS_WITH(gemm_by_vnni), LOOPS_WITH(gemm_by_vnni_wide)},
-        [W8_VNNI_512] = {LOOPS_WITH(gemm_by_vnni_512), LOOPS_WITH(gemm_by_vnni_512_wide)},
+        [W8_PAIRS] = {LOOPS_WITH(gemm_by_pairs, avx2_attend),
+                      LOOPS_WITH(gemm_by_pairs_wide, avx2_attend_wide)},
+        [W8_VNNI] = {LOOPS_WITH(gemm_by_vnni, avx2_attend), LOOPS_WITH(gemm_by_vnni_wide, avx2_attend_wide)},
+        [W8_VNNI_512] = {LOOPS_WITH(gemm_by_vnni_512, avx2_attend),
+                         LOOPS_WITH(gemm_by_vnni_512_wide, avx2_attend_wide)},
     };
     W8Dot dot = avx2_has_w8(W8_VNNI) ? W8_VNNI : avx2_has_w8(W8_VNNI_512) ? W8_VNNI_512 : W8_PAIRS;
     return &LOOPS[dot][avx512_has_float()];

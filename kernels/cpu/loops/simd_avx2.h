@@ -99,6 +99,8 @@ W8Scale avx2_quantize_w8(const float *x, int64_t n, int8_t *q);
 // ---- attend_avx2.c ------------------------------------------------------------------------------------
 
 void avx2_attend(const AttendTile *tile, void *scratch);
+// The same, to the same bits, with attend_avx512.c where that can: where avx512_has_float().
+void avx2_attend_wide(const AttendTile *tile, void *scratch);
 int64_t avx2_attend_scratch(int n_rows, int head_dim);
 
 #endif
