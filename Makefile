@@ -37,7 +37,7 @@ ALL_LIBS  = $(LDLIBS) $(shell pkg-config --libs $(LIBS) 2>/dev/null) -ldl -lm -l
 
 # The CUDA plug-in: machine code for cards of 8.x and Hopper, and PTX, which the driver of any other card compiles at
 # the first start, for minutes. CUDA_ARCH=all has machine code for every kind, CUDA_ARCH=native for the cards at hand
-# alone; anything else is nvcc's own words.
+# alone, CUDA_ARCH="80 90a" for these; anything else is nvcc's own words.
 NVCC      ?= $(or $(shell command -v nvcc 2>/dev/null),$(wildcard /usr/local/cuda/bin/nvcc))
 asked_cards  = $(sort $(shell nvidia-smi --query-gpu=compute_cap --format=csv$(,)noheader 2>/dev/null))
 capabilities = $(eval capabilities := $(asked_cards))$(capabilities)
@@ -54,6 +54,9 @@ CARDS := -all
 else ifeq ($(CUDA_ARCH),native)
 override CUDA_ARCH := $(call code_for,$(or $(cards_here),$(error CUDA_ARCH=native: $(or $(too_old),nvidia-smi names no card here))))
 CARDS := $(addprefix -,$(subst $() ,-,$(cards_here)))
+else ifeq ($(filter-out 8% 9% 1%,$(CUDA_ARCH)),)
+CARDS := $(addprefix -,$(subst $() ,-,$(CUDA_ARCH)))
+override CUDA_ARCH := $(call code_for,$(CUDA_ARCH))
 else ifneq ($(origin CUDA_ARCH),file)
 CARDS := -$(firstword $(shell echo '$(CUDA_ARCH)' | cksum))
 endif
@@ -145,6 +148,10 @@ $(PLUGIN): $(CU_OBJECTS:%=$(BUILD)/$(CUDA_TREE)/%.o) $(PLUGIN_C)
 $(CHECKED): $(CU_OBJECTS:%=$(BUILD)/$(CHECKED_TREE)/%.o) $(PLUGIN_C) # for compute-sanitizer: see CHECKED in kernels/cuda/device/device.cuh
 $(PLUGIN) $(CHECKED):
 	$(call link,$(NVCC) -shared -cudart static,-Xlinker --exclude-libs$(,)ALL -Xlinker -z$(,)defs -ldl)
+# Each kernel file for the cards of CUDA_ARCH, one that is compiled many times for its first instance only: CI compiles
+# the plug-in for Hopper, and this for 8.0. Both sets of everything would take two cores 25 minutes.
+cuda-first: $(filter-out $(foreach f,$(CU_MANY),$(BUILD)/$(CUDA_TREE)/$f@%),$(CU_OBJECTS:%=$(BUILD)/$(CUDA_TREE)/%.o)) \
+    $(foreach f,$(CU_MANY),$(BUILD)/$(CUDA_TREE)/$f@$(firstword $(call instances,$f)).o)
 # One that was linked for other cards is linked again.
 $(PLUGIN) $(CHECKED): $(BUILD)/cuda/cards
 $(BUILD)/cuda/cards: always
