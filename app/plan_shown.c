@@ -30,12 +30,15 @@ void plan_shown(const Engine *engine, char text[PLAN_ROOM]) {
         snprintf(text, PLAN_ROOM, "layers        all %d: %s", m.n_layers, on_device);
         return;
     }
-    const int n = snprintf(text, PLAN_ROOM,
-                           "layers        the last %d and the head on the device: %s\n"
-                           "              the first %d on the CPU: %s",
-                           m.n_layers - m.host_layers, on_device, m.host_layers, on_host);
+    int n = snprintf(text, PLAN_ROOM,
+                     "layers        the last %d and the head on the device: %s\n"
+                     "              the first %d on the CPU: %s",
+                     m.n_layers - m.host_layers, on_device, m.host_layers, on_host);
     if (times.host > 0)
+        n += snprintf(text + n, PLAN_ROOM - (size_t)n,
+                      "\n              a token takes %.2f ms on the CPU and %.2f ms on the device",
+                      1e3 * times.host, 1e3 * times.device);
+    if (times.visits_from > 0)
         snprintf(text + n, PLAN_ROOM - (size_t)n,
-                 "\n              a token takes %.2f ms on the CPU and %.2f ms on the device",
-                 1e3 * times.host, 1e3 * times.device);
+                 "\n              %d and more of a prompt are computed on the device", times.visits_from);
 }

@@ -101,7 +101,8 @@ EngineMemory engine_memory(const Engine *engine) {
 EngineTokenTimes engine_token_times(const Engine *engine) {
     if (!split_side(engine->backend, SPLIT_FIRST)) return (EngineTokenTimes){0};
     const SplitTimes times = split_times(engine->backend);
-    return (EngineTokenTimes){times.seconds[SPLIT_FIRST], times.seconds[SPLIT_SECOND]};
+    return (EngineTokenTimes){times.seconds[SPLIT_FIRST], times.seconds[SPLIT_SECOND],
+                              split_visits_from(engine->backend)};
 }
 double engine_load_seconds(const Engine *engine) {
     return engine->load_seconds;

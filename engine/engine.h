@@ -58,6 +58,7 @@ EngineMemory engine_memory(const Engine *engine);
 // of those tried at loading, in seconds. 0: there was none.
 typedef struct EngineTokenTimes {
     double host, device;
+    int visits_from; // tokens of a step from which on the host's layers are computed on the device; 0: never
 } EngineTokenTimes;
 EngineTokenTimes engine_token_times(const Engine *engine);
 double engine_load_seconds(const Engine *engine); // that reading the weights, or uploading them, took

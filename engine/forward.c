@@ -59,6 +59,7 @@ static Status decode(Forward *f, const Step *step, const int32_t *drawn, const P
         .pass = forward_pass_in,
         .context = pass,
         .drawn = drawn,
+        .buffers = &pass->buffers,
     };
     return ops->decode(f->backend, &all, error);
 }

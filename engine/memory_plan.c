@@ -46,11 +46,14 @@ static int64_t left_for_cache(Engine *engine, const BackendOptions *backend, int
                   calibration_bytes(shape);
     if (!host) return m->available - m->weights - m->scratch - besides;
     m->host_scratch = scratch_of(engine, host, backend, size);
-    besides += size * (int64_t)sizeof(int32_t); // both sides keep all positions
-    const int64_t spared = engine->fits_layers ? m->available / SPARED_OF_DEVICE + trial_bytes(shape) : 0,
+    const int64_t room = split_visit_room(engine->backend, engine->model->layers); // with a cache's layer
+    const int device_parts = m->n_layers - m->host_layers + (room > 0);
+    m->scratch += room;
+    besides += size * (int64_t)sizeof(int32_t) + trial_bytes(shape); // both sides keep all positions
+    const int64_t spared = engine->fits_layers ? m->available / SPARED_OF_DEVICE : 0,
                   of_device = m->available - m->weights - m->scratch - besides - spared,
                   of_host = m->host_available - m->host_weights - m->host_scratch - besides;
-    const int64_t by_device = of_device / (m->n_layers - m->host_layers) * m->n_layers,
+    const int64_t by_device = of_device / device_parts * m->n_layers,
                   by_host = of_host / m->host_layers * m->n_layers;
     engine->host_is_scarce = by_host < by_device;
     return by_device < by_host ? by_device : by_host;
@@ -135,6 +138,8 @@ static Status plan_placed(Engine *engine, const EngineOptions *options, const Ba
     if (status) return status;
     m->cache = kv_cache_bytes(&layout) + calibrated;
     m->host_cache = m->cache / m->n_layers * m->host_layers;
+    if (m->host_layers && split_visit_room(engine->backend, engine->model->layers))
+        m->scratch += m->cache / m->n_layers;
     return kv_cache_bytes(&layout) <= left ? STATUS_OK : too_large(engine, error);
 }
 

@@ -136,7 +136,8 @@ static Status load(Engine *engine, const EngineOptions *options, Error *error) {
         status = kv_cache_open(engine->backend, &engine->cache_options, &engine->model->shape,
                                engine->context_size, &engine->cache, error);
     if (!status) status = calibration_open(&engine->forward, &engine->calibration, &engine->cache, error);
-    if (!status && engine->fits_layers) status = trial_run(&engine->forward, &engine->trial, error);
+    if (!status && split_side(engine->backend, SPLIT_FIRST))
+        status = trial_run(&engine->forward, &engine->trial, error);
     return status == STATUS_MEMORY ? tell_taken(engine, error) : status;
 }
 
@@ -164,9 +165,8 @@ static Status open_fitting(Engine *engine, const Ops *ops, const char *device, c
     return status;
 }
 
-// On a device and, as far as that was asked for or is needed, on the CPU beside it.
-static Status open_beside(Engine *engine, const Ops *ops, const char *device, const EngineOptions *options,
-                          Error *error) {
+Status placement_open_on(Engine *engine, const Ops *ops, const char *device, const EngineOptions *options,
+                         Error *error) {
     const int n_layers = engine->model->shape.n_layers, wanted = options->device_layers;
     const bool some = wanted > 0 && wanted < n_layers;
     const Placement place = {ops, device, some ? n_layers - wanted : 0};
@@ -215,11 +215,12 @@ Status placement_open(Engine *engine, const EngineOptions *options, Error *error
     DeviceKind kind;
     Status status = backend_device_kind(device, &kind, error);
     if (status) return status;
-    if (kind == DEVICE_CPU) return open_beside(engine, ops_cpu(), device, options, error);
+    if (kind == DEVICE_CPU) return placement_open_on(engine, ops_cpu(), device, options, error);
     const Ops *cuda;
     Error why = {0};
     status = backend_cuda_ops(&cuda, &why);
-    if (!status) status = open_beside(engine, cuda, kind == DEVICE_AUTO ? "cuda" : device, options, &why);
+    if (!status)
+        status = placement_open_on(engine, cuda, kind == DEVICE_AUTO ? "cuda" : device, options, &why);
     if (!status && kind == DEVICE_AUTO && is_slower(engine))
         return leave_slow_device(engine, cuda, options, error);
     if (!status) return STATUS_OK;

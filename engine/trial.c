@@ -1,8 +1,16 @@
 #include "engine/trial.h"
 
 #include "engine/cache/kv_cache.h"
+#include "kernels/base/clock.h"
 
-enum { TRIAL_TOKENS = 3 };
+#include <string.h>
+
+enum {
+    TRIAL_TOKENS = 16, // of a prompt
+    TRIAL_REPLIES = 3, // tokens that are evaluated one by one
+    VISITS_MOST = 512, // tokens: where only longer prompts were faster, none is
+    VISITS_LEAST = 2,  // one token is a reply's
+};
 
 int64_t trial_bytes(const DecoderShape *shape) {
     const CacheOptions options = cache_options(DTYPE_F16);
@@ -10,38 +18,72 @@ int64_t trial_bytes(const DecoderShape *shape) {
     return kv_cache_layout(&options, shape, TRIAL_TOKENS, &layout, NULL) ? 0 : kv_cache_bytes(&layout);
 }
 
-// The i-th token behind the others, until its logits are on the host.
-static Status step(Forward *f, const KvCache *cache, int32_t i, Error *error) {
+// Tokens [first, first + n) behind the others, until the last one's logits are on the host.
+static Status step(Forward *f, const KvCache *cache, int32_t first, int32_t n, double *seconds,
+                   Error *error) {
     Backend *b = f->backend;
-    const int32_t id = (17 + 7919 * i) % f->model->shape.vocab_size, page = 0;
-    const StepSequence sequence = {.n_tokens = 1, .n_slots = i + 1, .pages = &page};
-    const Step one = {.n_tokens = 1,
+    const int32_t page = 0, row = n - 1;
+    int32_t ids[TRIAL_TOKENS], places[TRIAL_TOKENS];
+    for (int32_t i = 0; i < n; i++)
+        ids[i] = (17 + 7919 * (first + i)) % f->model->shape.vocab_size, places[i] = first + i;
+    const StepSequence sequence = {.n_tokens = n, .n_slots = first + n, .pages = &page};
+    const Step all = {.n_tokens = n,
                       .n_sequences = 1,
-                      .ids = &id,
-                      .positions = &i,
-                      .slots = &i,
+                      .ids = ids,
+                      .positions = places,
+                      .slots = places,
                       .sequences = &sequence,
                       .page_size = cache->page_size,
                       .slot_positions = cache->slot_positions};
-    const int32_t row = 0;
     float logit;
-    Status status = forward_step(f, &one, cache, NULL, error);
+    const double start = clock_seconds();
+    Status status = forward_step(f, &all, cache, NULL, error);
     if (!status) status = forward_logits(f, &row, 1, error);
-    return status ? status : b->ops->read(b, &logit, f->current, sizeof logit, error);
+    if (!status) status = b->ops->read(b, &logit, f->current, sizeof logit, error);
+    *seconds = clock_seconds() - start;
+    return status;
+}
+
+// A prompt with visits from so many tokens on, the second time.
+static Status prompt(Forward *f, const KvCache *cache, int from, double *seconds, Error *error) {
+    split_set_visits(f->backend, from);
+    Status status = step(f, cache, 0, TRIAL_TOKENS, seconds, error);
+    return status ? status : step(f, cache, 0, TRIAL_TOKENS, seconds, error);
+}
+
+int trial_visits_from(double one, double many, double visit) {
+    const double each = (many - one) / (TRIAL_TOKENS - 1);
+    const double n = visit <= one ? 1 : each > 0 ? 1 + (visit - one) / each : VISITS_MOST + 1;
+    int from = VISITS_LEAST;
+    while (from < n && from <= VISITS_MOST) from *= 2;
+    return from <= VISITS_MOST ? from : 0;
+}
+
+// From how many tokens on it is worth it that the host's layers visit the device.
+static Status try_visits(Forward *f, const KvCache *cache, const SplitTimes *times, Error *error) {
+    const double one = times->seconds[SPLIT_FIRST], device = times->seconds[SPLIT_SECOND];
+    double alone, visiting = 0;
+    if (f->max_tokens < TRIAL_TOKENS || !split_set_visits(f->backend, 0)) return STATUS_OK;
+    Status status = prompt(f, cache, 0, &alone, error);
+    if (!status) status = prompt(f, cache, 1, &visiting, error);
+    split_set_visits(f->backend, status ? 0 : trial_visits_from(one, alone - device, visiting - device));
+    return status;
 }
 
 Status trial_run(Forward *f, SplitTimes *times, Error *error) {
     const CacheOptions options = cache_options(DTYPE_F16);
     KvCache cache;
+    double ignored;
     Status status = kv_cache_open(f->backend, &options, &f->model->shape, TRIAL_TOKENS, &cache, error);
     if (status) return status;
     *times = (SplitTimes){0};
-    for (int32_t i = 0; i < TRIAL_TOKENS && !status; i++) {
-        status = step(f, &cache, i, error);
+    for (int32_t i = 0; i < TRIAL_REPLIES && !status; i++) {
+        status = step(f, &cache, i, 1, &ignored, error);
         const SplitTimes now = split_times(f->backend);
         for (int side = 0; side < SPLIT_SIDES; side++)
             if (i == 1 || now.seconds[side] < times->seconds[side]) times->seconds[side] = now.seconds[side];
     }
+    if (!status) status = try_visits(f, &cache, times, error);
     kv_cache_close(&cache);
     return status;
 }

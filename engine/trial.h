@@ -1,12 +1,18 @@
-// How fast the two sides of a split are with this model: steps of one made-up token, once it is loaded.
+// How fast the two sides of a split are with this model, once it is loaded: steps of made-up tokens, one by one, and of a
+// short prompt with and without visits of the first side's layers at the second (kernels/split/split.h).
 #ifndef PALAVER_ENGINE_TRIAL_H
 #define PALAVER_ENGINE_TRIAL_H
 
 #include "engine/forward.h"
 #include "kernels/split/split.h"
 
-// Over a cache of its own for some tokens, of which nothing stays. The first step is not counted.
+// Over a cache of its own for some tokens, of which nothing stays. `times` are of one token; the first is not counted.
+// Settles from how many tokens on layers visit.
 Status trial_run(Forward *forward, SplitTimes *times, Error *error);
+
+// That number, rounded up to a power of two so that it is the same the next time; 0: none. Seconds of the first side for
+// one token and for a prompt of 16, and of what they take that visit.
+int trial_visits_from(double one, double many, double visit);
 
 // Bytes of that cache.
 int64_t trial_bytes(const DecoderShape *shape);

@@ -507,6 +507,10 @@ typedef struct DecodeStep {
     // from that row, which the host need not know yet, and step->ids[i] is any of the vocabulary. Where nothing can be
     // drawn, the step takes some id and what it gives means nothing.
     const int32_t *drawn;
+    // Of a decoder whose first layers run elsewhere: what they made of the tokens, backend memory [n_tokens, hidden_size],
+    // which `pass` works on whatever x it is given. NULL: embed looks the ids up.
+    const float *x;
+    const PassBuffers *buffers; // the engine's own, for a backend that has none
 } DecodeStep;
 
 // ---- the operator of its own ------------------------------------------------------------------------------
@@ -550,6 +554,31 @@ typedef struct Backend Backend; // begins with `const Ops *ops`
 typedef struct Layer Layer;     // one layer's weights in the backend's own form
 typedef struct Head Head;       // embedding, final norm and output matrix, likewise
 
+// Rows of host memory and of a backend's, of equal width and pitch.
+typedef struct HostRows {
+    void *host, *memory;
+    size_t width, pitch; // bytes of a row, and from one to the next
+    size_t n;
+    bool to_host; // else from there
+} HostRows;
+
+// How a backend runs layers that lie on the host, one at a time, in prompts that are worth bringing them. Ops in the
+// order in which they were asked for hold here, too, but that host memory is read or written some time before the next
+// read(), sample() or stamp_seconds() returns.
+typedef struct VisitOps {
+    // Bytes of room for any of the layers [n], as the backend would hold it.
+    int64_t (*room)(const Backend *backend, const LayerWeights *layers, int n);
+    // Takes that room. STATUS_UNSUPPORTED: there is no code for one of them.
+    Status (*open)(Backend *backend, const LayerWeights *layers, int n, Error *error);
+    // A layer for the ops that follow, until the next one. `host` is of open()'s, with data: it is read before this
+    // returns.
+    Status (*load)(Backend *backend, const LayerWeights *host, Layer **layer, Error *error);
+    Status (*copy)(Backend *backend, const HostRows *rows, Error *error);
+    // Host memory that copies reach without help, zeroed; STATUS_MEMORY: there is none.
+    Status (*alloc_host)(Backend *backend, size_t bytes, void **memory, Error *error);
+    void (*free_host)(Backend *backend, void *memory);
+} VisitOps;
+
 typedef struct BackendOptions {
     const char *device;        // "cpu", "cpu:reference" (plain loops, to compare with), "cuda", "cuda:1"
     int n_threads;             // CPU: 0 = one for each core this process may use
@@ -564,7 +593,7 @@ typedef struct BackendOptions {
 
 enum { OPS_MAX_STAMPS = 8192 };
 
-enum { OPS_ABI = 18 }; // counts changes of this header that a plug-in built before would not know
+enum { OPS_ABI = 19 }; // counts changes of this header that a plug-in built before would not know
 
 typedef struct Ops {
     const char *name; // "cpu", "cuda"
@@ -686,6 +715,9 @@ typedef struct Ops {
     void (*kernels)(const Backend *backend, char *text, size_t size);
     // Optional (NULL: there is one implementation of each linear layer): to measure which is fastest, kernels/tuning.h.
     const struct TuningOps *tuning;
+    // Optional (NULL: they are not there any more): a layer's weights in host memory, as the backend reads them.
+    const LayerWeights *(*layer_weights)(const Layer *layer);
+    const VisitOps *visits; // optional (NULL: no layers visit)
 } Ops;
 
 struct Backend {

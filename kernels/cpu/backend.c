@@ -220,6 +220,7 @@ const Ops *ops_cpu(void) {
         .stamp = cpu_stamp,
         .stamp_seconds = cpu_stamp_seconds,
         .softmax_counts = cpu_softmax_counts,
+        .layer_weights = cpu_layer_weights,
     };
     return &OPS;
 }

@@ -218,6 +218,7 @@ const float *cpu_latent_values(CpuBackend *cpu, const Layer *layer, const float 
 
 Status cpu_load_layer(Backend *, const LayerWeights *host, Layer **layer, Error *error);
 Status cpu_load_head(Backend *, const HeadWeights *host, Head **head, Error *error);
+const LayerWeights *cpu_layer_weights(const Layer *layer);
 void cpu_free_weights(CpuBackend *cpu);
 
 Status cpu_begin(Backend *, const Step *step, const KvLayer *kv, Error *error);

@@ -219,6 +219,10 @@ Status cpu_load_head(Backend *backend, const HeadWeights *host, Head **out, Erro
     return STATUS_OK;
 }
 
+const LayerWeights *cpu_layer_weights(const Layer *layer) {
+    return &layer->weights;
+}
+
 void cpu_free_weights(CpuBackend *cpu) {
     made_up_free(cpu->made_up);
     while (cpu->layers != NULL) {

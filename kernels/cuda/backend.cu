@@ -131,6 +131,7 @@ static void cuda_close(Backend *backend) {
     if (!cuda) return;
     cudaSetDevice(cuda->device.index);
     if (cuda->device.stream) cudaStreamSynchronize(cuda->device.stream);
+    visit_close(cuda->visit);
     cuda_free_weights(cuda);
     cuda_free_stamps(cuda);
     library_close(cuda->library);
@@ -359,6 +360,8 @@ const Ops CUDA_OPS = {
     .softmax_counts = cuda_softmax_counts,
     .kernels = cuda_kernels,
     .tuning = &CUDA_TUNING,
+    .layer_weights = NULL,
+    .visits = &CUDA_VISITS,
 };
 
 extern "C" __attribute__((visibility("default"))) const Ops *palaver_cuda_ops(int abi) {

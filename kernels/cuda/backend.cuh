@@ -94,6 +94,7 @@ struct CudaBackend {
     Measurement *measurement;
     cudaEvent_t *stamps;  // [OPS_MAX_STAMPS]
     int64_t opened_bytes; // of the device, that open() took
+    struct Visit *visit;  // weights/visit.cu; NULL: no layers visit
 };
 
 static inline CudaBackend *cuda_backend(Backend *backend) {
@@ -208,7 +209,14 @@ int64_t cuda_weight_bytes(const Backend *backend, const LayerWeights *layers, co
 Status cuda_load_layer(Backend *backend, const LayerWeights *host, Layer **layer, Error *error);
 Status cuda_load_head(Backend *backend, const HeadWeights *host, Head **head, Error *error);
 void cuda_end_upload(CudaBackend *cuda); // waits for what is on its way, frees the buffers of loading
+// The same before a step; where layers visit, steps wait instead, and the buffers stay.
+Status cuda_settle_upload(CudaBackend *cuda, Error *error);
 void cuda_free_weights(CudaBackend *cuda);
+
+// ---- weights/visit.cu: layers that lie on the host ---------------------------------------------------------------
+
+extern const VisitOps CUDA_VISITS;
+void visit_close(struct Visit *visit);
 
 // ---- backend.cu: at least `bytes` of room, on the device or pinned on the host, named in errors ---------------
 

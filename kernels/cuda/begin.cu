@@ -388,7 +388,6 @@ Status cuda_begin(Backend *backend, const Step *step, const KvLayer *kv, Error *
     if (!status) status = cuda_split_plan(cuda, step, &heads, kv, &plan, error);
     Staging staging = {step, NULL, &plan};
     if (!status) status = cuda_stage(cuda, &staging, error);
-    if (status) return status;
-    cuda_end_upload(cuda);
-    return cuda_begin_staged(cuda, error);
+    if (!status) status = cuda_settle_upload(cuda, error);
+    return status ? status : cuda_begin_staged(cuda, error);
 }

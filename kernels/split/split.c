@@ -12,6 +12,7 @@ static void split_close(Backend *backend) {
     if (!backend) return;
     Split *s = split_of(backend);
     while (s->n_areas > 0) split_memory_free(backend, s->areas[s->n_areas - 1].address);
+    split_visit_close(s);
     for (int side = 0; side < SPLIT_SIDES; side++)
         if (s->sides[side]) split_ops(s, side)->close(s->sides[side]);
     while (s->layers) {
@@ -26,6 +27,8 @@ static void split_close(Backend *backend) {
     }
     free(s->areas);
     free(s->kv);
+    free(s->decode.layers);
+    free(s->decode.kv);
     free(s->staging);
     free(s);
 }
@@ -82,8 +85,11 @@ Status split_open(const SplitOptions *o, const BackendOptions *options, Backend 
     s->base.ops = &SPLIT_OPS;
     s->n_layers = shape->n_layers;
     s->kv = calloc((size_t)shape->n_layers, sizeof *s->kv);
+    s->decode.layers = calloc((size_t)shape->n_layers, sizeof *s->decode.layers);
+    s->decode.kv = calloc((size_t)shape->n_layers, sizeof *s->decode.kv);
     s->staging = malloc((size_t)options->max_tokens * (size_t)shape->hidden_size * sizeof *s->staging);
-    if (!s->kv || !s->staging) status = error_set(error, STATUS_MEMORY, "split: no memory to open");
+    if (!s->kv || !s->staging || !s->decode.layers || !s->decode.kv)
+        status = error_set(error, STATUS_MEMORY, "split: no memory to open");
     // The second first: what a card lacks is told before anything else is made.
     for (int side = SPLIT_SECOND; side >= SPLIT_FIRST && !status; side--)
         status = open_side(s, o, options, side, error);
@@ -147,8 +153,7 @@ void split_waited(Split *s) {
     s->crossed = 0;
 }
 
-// Brings x to the side, if the other has the newest one.
-static Status cross(Split *s, int side, const void *x, Error *error) {
+Status split_cross(Split *s, int side, const void *x, Error *error) {
     const int from = s->x_side;
     if (from == side) return STATUS_OK;
     const size_t bytes = (size_t)s->n_tokens * (size_t)s->shapes[side].hidden_size * sizeof *s->staging;
@@ -163,34 +168,42 @@ static Status cross(Split *s, int side, const void *x, Error *error) {
     return STATUS_OK;
 }
 
-// A layer's cache as its side knows it.
-static KvLayer kv_at(const Split *s, int side, const KvLayer *kv) {
-    KvLayer own = *kv;
-    own.k = split_memory_at(s, side, kv->k), own.v = split_memory_at(s, side, kv->v);
-    own.k_scale = split_memory_at(s, side, kv->k_scale), own.v_scale = split_memory_at(s, side, kv->v_scale);
-    own.key_balance = split_memory_at(s, side, kv->key_balance);
-    own.key_feedback = split_memory_at(s, side, kv->key_feedback);
-    own.score_bases = split_memory_at(s, side, kv->score_bases);
-    own.sink_scores = split_memory_at(s, side, kv->sink_scores);
+Step split_step_at(const Split *s, int side, const Step *step) {
+    Step own = *step;
+    own.slot_positions = split_memory_at(s, side, step->slot_positions);
     return own;
 }
 
 // Both sides know the step, each with its own record of positions. `kv` speaks of the cache's type and strides.
 static Status split_begin(Backend *backend, const Step *step, const KvLayer *kv, Error *error) {
     Split *s = split_of(backend);
-    Status status = STATUS_OK;
     s->began = clock_seconds(), s->crossed = 0;
+    Status status = split_visit_settle(s, error);
+    if (!status) status = split_visit_begin(s, step, error);
     for (int side = 0; side < SPLIT_SIDES && !status; side++) {
-        Step own = *step;
-        own.slot_positions = split_memory_at(s, side, step->slot_positions);
+        const Step own = split_step_at(s, side, step);
         status = split_ops(s, side)->begin(s->sides[side], &own, kv, error);
     }
     if (!status) s->n_tokens = step->n_tokens;
     return status;
 }
 
+// Whether the ops of a side's layers are to do nothing, in the part of the step that is in hand.
+static bool is_left_out(const Split *s, int side) {
+    return (s->part == PART_FIRST && side == SPLIT_SECOND) || (s->part == PART_SECOND && side == SPLIT_FIRST);
+}
+
+// The layer in hand as the side knows it where it runs.
+static Layer *own_layer(const Split *s, const Layer *layer) {
+    return s->visits ? s->visiting.guest : layer->own;
+}
+static KvLayer own_kv(const Split *s, const KvLayer *kv) {
+    return s->visits ? split_guest_kv(s, kv) : split_kv_at(s, s->side, kv);
+}
+
 static Status split_embed(Backend *backend, const Head *head, void *x, Error *error) {
     Split *s = split_of(backend);
+    if (is_left_out(s, SPLIT_FIRST)) return STATUS_OK;
     s->x_side = SPLIT_FIRST;
     return split_ops(s, SPLIT_FIRST)
         ->embed(s->sides[SPLIT_FIRST], head->own[SPLIT_FIRST], split_memory_at(s, SPLIT_FIRST, x), error);
@@ -199,53 +212,64 @@ static Status split_embed(Backend *backend, const Head *head, void *x, Error *er
 static Status split_qkv(Backend *backend, const Layer *layer, const void *x, const KvLayer *kv, void *q,
                         Error *error) {
     Split *s = split_of(backend);
-    const int side = layer->side;
-    Status status = cross(s, side, x, error);
+    s->visits = layer->side == SPLIT_FIRST && s->part == PART_BOTH && s->visiting.now;
+    const int side = s->side = s->visits ? SPLIT_SECOND : layer->side;
+    if (is_left_out(s, side)) return STATUS_OK;
+    Status status = split_cross(s, side, x, error);
+    if (!status && s->visits) status = split_visit_enter(s, layer, kv, error);
     if (status) return status;
-    const KvLayer own = kv_at(s, side, kv);
-    return split_ops(s, side)->qkv(s->sides[side], layer->own, split_memory_at(s, side, x), &own,
-                                   split_memory_at(s, side, q), error);
+    const KvLayer own = own_kv(s, kv);
+    return split_ops(s, side)->qkv(s->sides[side], own_layer(s, layer), split_activations_at(s, side, x),
+                                   &own, split_activations_at(s, side, q), error);
 }
 
-// Where qkv() of the layer was: x is there.
+// Where qkv() of the layer was.
 static Status split_attend(Backend *backend, const void *q, const KvLayer *kv, int window, void *y,
                            Error *error) {
     Split *s = split_of(backend);
-    const int side = s->x_side;
-    const KvLayer own = kv_at(s, side, kv);
-    return split_ops(s, side)->attend(s->sides[side], split_memory_at(s, side, q), &own, window,
-                                      split_memory_at(s, side, y), error);
+    const int side = s->side;
+    if (is_left_out(s, side)) return STATUS_OK;
+    const KvLayer own = own_kv(s, kv);
+    s->kv_in_hand = kv;
+    return split_ops(s, side)->attend(s->sides[side], split_activations_at(s, side, q), &own, window,
+                                      split_activations_at(s, side, y), error);
 }
 
 static Status split_out(Backend *backend, const Layer *layer, const void *y, void *x, Error *error) {
     Split *s = split_of(backend);
-    const int side = layer->side;
-    return split_ops(s, side)->out(s->sides[side], layer->own, split_memory_at(s, side, y),
-                                   split_memory_at(s, side, x), error);
+    const int side = s->side;
+    if (is_left_out(s, side)) return STATUS_OK;
+    return split_ops(s, side)->out(s->sides[side], own_layer(s, layer), split_activations_at(s, side, y),
+                                   split_activations_at(s, side, x), error);
 }
 
 static Status split_gate_up(Backend *backend, const Layer *layer, const void *x, void *g, Error *error) {
     Split *s = split_of(backend);
-    const int side = layer->side;
-    return split_ops(s, side)->gate_up(s->sides[side], layer->own, split_memory_at(s, side, x),
-                                       split_memory_at(s, side, g), error);
+    const int side = s->side;
+    if (is_left_out(s, side)) return STATUS_OK;
+    return split_ops(s, side)->gate_up(s->sides[side], own_layer(s, layer), split_activations_at(s, side, x),
+                                       split_activations_at(s, side, g), error);
 }
 
 static Status split_down(Backend *backend, const Layer *layer, const void *g, void *x, Error *error) {
     Split *s = split_of(backend);
-    const int side = layer->side;
-    return split_ops(s, side)->down(s->sides[side], layer->own, split_memory_at(s, side, g),
-                                    split_memory_at(s, side, x), error);
+    const int side = s->side;
+    if (is_left_out(s, side)) return STATUS_OK;
+    Status status =
+        split_ops(s, side)->down(s->sides[side], own_layer(s, layer), split_activations_at(s, side, g),
+                                 split_activations_at(s, side, x), error);
+    return status || !s->visits ? status : split_visit_leave(s, layer, s->kv_in_hand, error);
 }
 
 static Status split_logits(Backend *backend, const Head *head, const void *x, const LogitRows *rows,
                            float *logits, Error *error) {
     Split *s = split_of(backend);
-    Status status = cross(s, SPLIT_SECOND, x, error);
+    if (is_left_out(s, SPLIT_SECOND)) return STATUS_OK;
+    Status status = split_cross(s, SPLIT_SECOND, x, error);
     if (status) return status;
     return split_ops(s, SPLIT_SECOND)
-        ->logits(s->sides[SPLIT_SECOND], head->own[SPLIT_SECOND], split_memory_at(s, SPLIT_SECOND, x), rows,
-                 split_memory_at(s, SPLIT_SECOND, logits), error);
+        ->logits(s->sides[SPLIT_SECOND], head->own[SPLIT_SECOND], split_activations_at(s, SPLIT_SECOND, x),
+                 rows, split_activations_at(s, SPLIT_SECOND, logits), error);
 }
 
 static Status split_sample(Backend *backend, const float *logits, int n_rows, const SampleParams *params,
@@ -265,57 +289,6 @@ static Status split_read_floats(Backend *backend, const void *activations, int64
     const int side = s->x_side;
     return split_ops(s, side)->read_floats(s->sides[side], split_memory_at(s, side, activations), n, host,
                                            error);
-}
-
-// ---- the cache ----------------------------------------------------------------------------------------------
-
-// The slots as a side has them: its layers of those given, which are all of the model or none.
-static CacheSlots slots_at(Split *s, int side, const CacheSlots *slots) {
-    const int first = side == SPLIT_FIRST ? 0 : s->border, n = s->shapes[side].n_layers;
-    CacheSlots own = *slots;
-    for (int l = first; l < first + n; l++) s->kv[l] = kv_at(s, side, &slots->layers[l]);
-    own.layers = s->kv + first, own.n_layers = n;
-    own.slot_positions = split_memory_at(s, side, slots->slot_positions);
-    return own;
-}
-
-static Status check_layers(const Split *s, const char *op, const CacheSlots *slots, Error *error) {
-    if (slots->n_layers == s->n_layers) return STATUS_OK;
-    return error_set(error, STATUS_USAGE, "%s: %d of %d layers", op, slots->n_layers, s->n_layers);
-}
-
-static Status split_copy_slots(Backend *backend, const CacheSlots *slots, const int32_t *to, Error *error) {
-    Split *s = split_of(backend);
-    Status status = check_layers(s, "copy_slots", slots, error);
-    for (int side = 0; side < SPLIT_SIDES && !status; side++) {
-        const CacheSlots own = slots_at(s, side, slots);
-        status = split_ops(s, side)->copy_slots(s->sides[side], &own, to, error);
-    }
-    return status;
-}
-
-static Status split_shift_keys(Backend *backend, const CacheSlots *slots, int32_t delta, Error *error) {
-    Split *s = split_of(backend);
-    Status status = check_layers(s, "shift_keys", slots, error);
-    for (int side = 0; side < SPLIT_SIDES && !status; side++) {
-        const CacheSlots own = slots_at(s, side, slots);
-        status = split_ops(s, side)->shift_keys(s->sides[side], &own, delta, error);
-    }
-    return status;
-}
-
-// An operator of its own, without layers: the second side's.
-static Status split_cache_attention(Backend *backend, const CacheAttention *attention, Error *error) {
-    Split *s = split_of(backend);
-    CacheAttention own = *attention;
-    own.query = split_memory_at(s, SPLIT_SECOND, attention->query);
-    own.current_key = split_memory_at(s, SPLIT_SECOND, attention->current_key);
-    own.current_value = split_memory_at(s, SPLIT_SECOND, attention->current_value);
-    own.cache = split_memory_at(s, SPLIT_SECOND, attention->cache);
-    own.scale = split_memory_at(s, SPLIT_SECOND, attention->scale);
-    own.attn_mask = split_memory_at(s, SPLIT_SECOND, attention->attn_mask);
-    own.attn_output = split_memory_at(s, SPLIT_SECOND, attention->attn_output);
-    return split_ops(s, SPLIT_SECOND)->cache_attention(s->sides[SPLIT_SECOND], &own, error);
 }
 
 // ---- profiles -----------------------------------------------------------------------------------------------
@@ -371,6 +344,7 @@ static const Ops SPLIT_OPS = {
     .cache_attention = split_cache_attention,
     .copy_slots = split_copy_slots,
     .shift_keys = split_shift_keys,
+    .decode = split_decode,
     .sample = split_sample,
     .stamp = split_stamp,
     .stamp_seconds = split_stamp_seconds,

@@ -36,6 +36,16 @@ typedef struct SplitTimes {
 } SplitTimes;
 SplitTimes split_times(const Backend *backend);
 
+// Layers of the first side can run on the second in steps of many tokens, where that is faster than on their own: their
+// weights come to one place there, one after the other, and the keys and values that they make go back. Bytes of that
+// place, without a cache's, once the border is set; 0: that cannot be.
+int64_t split_visit_room(const Backend *backend, const LayerWeights *layers);
+// From so many tokens on they do; 0, as at first: never. False, and nothing changed: there is no room for them. Steps of
+// kind STEP_READING, which may be cut anywhere, are all alike: they do if SPLIT_READING tokens would.
+bool split_set_visits(Backend *backend, int from);
+int split_visits_from(const Backend *backend);
+enum { SPLIT_READING = 64 };
+
 // Bytes that the weights of all `layers` and of the head take of each side.
 void split_weight_bytes(const Backend *backend, const LayerWeights *layers, const HeadWeights *head,
                         int64_t bytes[SPLIT_SIDES]);

@@ -11,11 +11,14 @@ typedef struct SplitArea {
     bool divided;          // the first `of_first` bytes lie on the first side alone, the others on the second
     size_t of_first;       // divided: bytes
     void *at[SPLIT_SIDES]; // each side's own memory
+    bool pinned;           // the first side's was the second's to give
+    void *guest;           // divided, where layers visit: one layer's part on the second side
+    size_t of_layer;       // divided: bytes
 } SplitArea;
 
 struct Layer {
     Layer *next;
-    int side;
+    int side, index;
     Layer *own; // the side's
 };
 
@@ -23,6 +26,39 @@ struct Head {
     Head *next;
     Head *own[SPLIT_SIDES];
 };
+
+// Which layers' ops do something: of all, or, where a step of one token each goes by the second side's decode(), of one
+// side after the other.
+typedef enum SplitPart { PART_BOTH, PART_FIRST, PART_SECOND } SplitPart;
+
+// Slots that follow each other.
+typedef struct SlotRun {
+    int32_t first, n;
+} SlotRun;
+
+typedef struct SlotRuns {
+    SlotRun *runs; // [n]
+    size_t n, room;
+} SlotRuns;
+
+// Layers of the first side that come to the second for a prompt (split_visit.c).
+typedef struct SplitVisits {
+    bool possible;       // there is room for them
+    int from;            // tokens of a step from which on they do; 0: never
+    LayerWeights *hosts; // [border] in host memory
+    bool now;            // in this step
+    int index;           // of the one that is there; -1: none
+    Layer *guest;        // it, the second side's
+    SlotRuns past, own;  // of a step that goes on behind cached tokens: what it looks at; what it fills
+    void *probe;         // memory of the second side, to wait by
+    bool unsettled;      // keys and values may still be on their way to the first side
+} SplitVisits;
+
+// What a step of one token each is told by (split_decode.c): of the second side's layers.
+typedef struct SplitDecode {
+    Layer **layers;
+    KvLayer *kv;
+} SplitDecode;
 
 typedef struct Split {
     Backend base;
@@ -36,7 +72,13 @@ typedef struct Split {
     KvLayer *kv; // [n_layers] of one side, while its op runs
     // The step in hand.
     int n_tokens;
-    int x_side;     // that has the newest x
+    SplitPart part;
+    int side;    // where the layer in hand runs
+    bool visits; // it is a guest there
+    const KvLayer *kv_in_hand;
+    int x_side; // that has the newest x
+    SplitVisits visiting;
+    SplitDecode decode;
     float *staging; // [max_tokens, hidden_size] of x on its way
     // Its times: when it began, when x had crossed; 0: that is not known, or has been told.
     double began, crossed;
@@ -55,6 +97,37 @@ static inline const Ops *split_ops(const Split *split, int side) {
 // The same memory as a side's op takes it. NULL stays NULL, and so does what the side has nothing of.
 void *split_memory_at(const Split *split, int side, const void *memory);
 
+// Memory of activations, which in PART_SECOND are the second side's own already.
+static inline void *split_activations_at(const Split *split, int side, const void *memory) {
+    return split->part == PART_SECOND ? (void *)memory : split_memory_at(split, side, memory);
+}
+
+// A layer's cache as a side knows it; where the layer visits, what of it lies there.
+KvLayer split_kv_at(const Split *split, int side, const KvLayer *kv);
+KvLayer split_guest_kv(const Split *split, const KvLayer *kv);
+
+// Brings x to the side, if the other has the newest one.
+Status split_cross(Split *split, int side, const void *x, Error *error);
+// A step as a side's ops take it.
+Step split_step_at(const Split *split, int side, const Step *step);
+
+// ---- split_visit.c ----------------------------------------------------------------------------------------------
+
+// The next layer of the first side was loaded; once all are there, room is taken for guests.
+Status split_visit_note(Split *split, const Layer *layer, Error *error);
+void split_visit_close(Split *split);
+// Whether the layers of the first side visit in this step.
+Status split_visit_begin(Split *split, const Step *step, Error *error);
+// The layer comes, with the keys and values that the step looks at, and leaves those that it made behind.
+Status split_visit_enter(Split *split, const Layer *layer, const KvLayer *kv, Error *error);
+Status split_visit_leave(Split *split, const Layer *layer, const KvLayer *kv, Error *error);
+// Waits for what guests have left.
+Status split_visit_settle(Split *split, Error *error);
+
+// ---- split_decode.c -----------------------------------------------------------------------------------------------
+
+Status split_decode(Backend *backend, const DecodeStep *step, Error *error);
+
 // Someone has waited for the second side: a step that had come there is done.
 void split_waited(Split *split);
 
@@ -64,6 +137,10 @@ Status split_memory_alloc_layers(Backend *backend, size_t bytes, int n_layers, v
 void split_memory_free(Backend *backend, void *memory);
 Status split_memory_write(Backend *backend, void *memory, const void *host, size_t bytes, Error *error);
 Status split_memory_read(Backend *backend, void *host, const void *memory, size_t bytes, Error *error);
+
+Status split_copy_slots(Backend *backend, const CacheSlots *slots, const int32_t *to, Error *error);
+Status split_shift_keys(Backend *backend, const CacheSlots *slots, int32_t delta, Error *error);
+Status split_cache_attention(Backend *backend, const CacheAttention *attention, Error *error);
 
 Status split_load_layer(Backend *backend, const LayerWeights *host, Layer **layer, Error *error);
 Status split_load_head(Backend *backend, const HeadWeights *host, Head **head, Error *error);

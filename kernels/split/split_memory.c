@@ -25,9 +25,37 @@ void *split_memory_at(const Split *s, int side, const void *memory) {
     return (char *)area->at[side] + offset - (side == SPLIT_SECOND ? area->of_first : 0);
 }
 
+KvLayer split_kv_at(const Split *s, int side, const KvLayer *kv) {
+    KvLayer own = *kv;
+    own.k = split_memory_at(s, side, kv->k), own.v = split_memory_at(s, side, kv->v);
+    own.k_scale = split_memory_at(s, side, kv->k_scale), own.v_scale = split_memory_at(s, side, kv->v_scale);
+    own.key_balance = split_memory_at(s, side, kv->key_balance);
+    own.key_feedback = split_memory_at(s, side, kv->key_feedback);
+    own.score_bases = split_memory_at(s, side, kv->score_bases);
+    own.sink_scores = split_memory_at(s, side, kv->sink_scores);
+    return own;
+}
+
+// Where a layer's memory lies while the layer visits.
+static void *guest_at(const Split *s, const void *memory) {
+    const SplitArea *area = memory ? area_of(s, memory, 1) : NULL;
+    if (!area || !area->guest) return NULL;
+    return (char *)area->guest + (size_t)((const char *)memory - area->address) % area->of_layer;
+}
+
+KvLayer split_guest_kv(const Split *s, const KvLayer *kv) {
+    KvLayer own = split_kv_at(s, SPLIT_SECOND, kv);
+    own.k = guest_at(s, kv->k), own.v = guest_at(s, kv->v);
+    own.k_scale = guest_at(s, kv->k_scale), own.v_scale = guest_at(s, kv->v_scale);
+    return own;
+}
+
 static void free_area(Split *s, SplitArea *area) {
-    for (int side = 0; side < SPLIT_SIDES; side++)
-        if (area->at[side]) s->sides[side]->ops->free(s->sides[side], area->at[side]);
+    Backend *one = s->sides[SPLIT_FIRST], *two = s->sides[SPLIT_SECOND];
+    void *first = area->at[SPLIT_FIRST];
+    if (first) area->pinned ? two->ops->visits->free_host(two, first) : one->ops->free(one, first);
+    if (area->at[SPLIT_SECOND]) two->ops->free(two, area->at[SPLIT_SECOND]);
+    if (area->guest) two->ops->free(two, area->guest);
     if (area->address) munmap(area->address, area->bytes);
 }
 
@@ -42,8 +70,15 @@ static Status add_area(Split *s, SplitArea area, const size_t bytes[SPLIT_SIDES]
     if (address == MAP_FAILED)
         return error_set(error, STATUS_MEMORY, "split: no addresses for %zu MB", area.bytes >> 20);
     area.address = address;
+    Backend *two = s->sides[SPLIT_SECOND];
+    if (area.of_layer > 0 && s->visiting.possible) {
+        Error none; // then copies need help
+        area.pinned = !two->ops->visits->alloc_host(two, bytes[SPLIT_FIRST], &area.at[SPLIT_FIRST], &none);
+        status = two->ops->alloc(two, area.of_layer, &area.guest, error);
+    }
     for (int side = 0; side < SPLIT_SIDES && !status; side++)
-        status = s->sides[side]->ops->alloc(s->sides[side], bytes[side], &area.at[side], error);
+        if (!area.at[side])
+            status = s->sides[side]->ops->alloc(s->sides[side], bytes[side], &area.at[side], error);
     if (status) {
         free_area(s, &area);
         return status;
@@ -67,13 +102,18 @@ Status split_memory_alloc_layers(Backend *backend, size_t bytes, int n_layers, v
             "a cache whose slots hold all layers cannot lie on two backends; take [cache] layout 1, 2 or 3");
     const size_t first = bytes / (size_t)n_layers * (size_t)s->border,
                  each[SPLIT_SIDES] = {first, bytes - first};
-    return add_area(s, (SplitArea){.bytes = bytes, .divided = true, .of_first = first}, each, memory, error);
+    return add_area(
+        s,
+        (SplitArea){.bytes = bytes, .divided = true, .of_first = first, .of_layer = bytes / (size_t)n_layers},
+        each, memory, error);
 }
 
 void split_memory_free(Backend *backend, void *memory) {
     Split *s = split_of(backend);
     SplitArea *area = memory ? area_of(s, memory, 1) : NULL;
+    Error ignored;
     if (!area) return;
+    (void)split_visit_settle(s, &ignored); // nothing may be on its way to what is freed
     free_area(s, area);
     *area = s->areas[--s->n_areas];
 }
@@ -96,6 +136,7 @@ Status split_memory_write(Backend *backend, void *memory, const void *host, size
     const SplitArea *area = area_of(s, memory, bytes);
     Backend *one = s->sides[SPLIT_FIRST], *two = s->sides[SPLIT_SECOND];
     Status status = check_area(area, "writing", bytes, error);
+    if (!status) status = split_visit_settle(s, error);
     if (status) return status;
     const size_t offset = (size_t)((char *)memory - area->address);
     const size_t first = area->divided ? bytes_of_first(area, offset, bytes) : bytes,
@@ -111,6 +152,7 @@ Status split_memory_read(Backend *backend, void *host, const void *memory, size_
     const SplitArea *area = area_of(s, memory, bytes);
     Backend *one = s->sides[SPLIT_FIRST], *two = s->sides[SPLIT_SECOND];
     Status status = check_area(area, "reading", bytes, error);
+    if (!status) status = split_visit_settle(s, error);
     if (status) return status;
     const size_t offset = (size_t)((const char *)memory - area->address);
     const size_t first = bytes_of_first(area, offset, bytes); // 0 where it is not divided

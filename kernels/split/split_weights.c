@@ -49,8 +49,9 @@ Status split_load_layer(Backend *backend, const LayerWeights *host, Layer **out,
     *out = NULL;
     Layer *layer = calloc(1, sizeof *layer);
     if (!layer) return error_set(error, STATUS_MEMORY, "split: no memory for a layer");
-    layer->side = side_of(s, host->index);
+    layer->side = side_of(s, host->index), layer->index = host->index;
     Status status = split_ops(s, layer->side)->load_layer(s->sides[layer->side], host, &layer->own, error);
+    if (!status && layer->side == SPLIT_FIRST) status = split_visit_note(s, layer, error);
     if (status) {
         free(layer);
         return status;

@@ -8,6 +8,7 @@
 #include "engine/snapshot_internal.h"
 #include "kernels/split/split.h"
 #include "tests/support/acts.h"
+#include "tests/support/card.h"
 #include "tests/support/files.h"
 #include "tests/support/model/golden_model.h"
 #include "tests/support/kernels/random.h"
@@ -35,8 +36,25 @@ static Engine *open_at(const char *model, const char *device, int device_layers,
     return engine;
 }
 
+// The same on tests/support/card.h, where the first layers visit in steps of `visits_from` tokens and more.
+static Engine *open_on_card(EngineOptions options, Model *model, int visits_from) {
+    Engine *engine = NULL;
+    const bool own = model != NULL;
+    options.device = "cpu";
+    options.plans_only = true;
+    Status status =
+        own ? engine_open_model(model, &options, &engine, &error) : engine_open(&options, &engine, &error);
+    assert_ok(status, &error);
+    placement_close(engine);
+    options.plans_only = false;
+    assert_ok(placement_open_on(engine, card_ops(), "cpu", &options, &error), &error);
+    assert_true(split_set_visits(engine->backend, visits_from));
+    return engine;
+}
+
 // ---- logits ---------------------------------------------------------------------------------------------------
 
+// On "card" layers visit, and single tokens go by its decode().
 static int check_borders(const char *root, const char *name, const char *device, double most) {
     GoldenSet set;
     Model *model;
@@ -58,10 +76,19 @@ static int check_borders(const char *root, const char *name, const char *device,
                                        .context_size = 128,
                                        .cache = cache_options(DTYPE_F32),
                                        .chunk = 64};
-        assert_ok(engine_open_model(model, &options, &engine, &error), &error);
+        const bool on_card = on_device && !strcmp(device, "card");
+        if (on_card)
+            engine = open_on_card(options, model, 3);
+        else
+            assert_ok(engine_open_model(model, &options, &engine, &error), &error);
         assert_int_equal(split_side(engine->backend, SPLIT_FIRST) != NULL, on_device > 0);
         if (on_device) assert_int_equal(split_border(engine->backend), n_layers - on_device);
+        const CardCounts before = card_counts();
         assert_ok(golden_model_evaluate(engine, c, 7, on_device ? split : whole, &error), &error);
+        assert_int_equal(card_counts().copies > before.copies, on_card);
+        if (on_card && !(golden_distance(split, whole, n) <= most)) fail_msg("%s, guests", path);
+        if (on_card) assert_ok(golden_model_evaluate(engine, c, 1, split, &error), &error);
+        assert_int_equal(card_counts().decoded > before.decoded, on_card);
         engine_close(engine);
         if (on_device && !(golden_distance(split, whole, n) <= most))
             fail_msg("%s, %d of %d layers on %s: %g", path, on_device, n_layers, device,
@@ -87,24 +114,33 @@ static void every_border_of_small_models(void **state) {
     for (size_t i = 0; i < sizeof MODELS / sizeof *MODELS; i++) {
         borders += check_borders(MODELS[i][0], MODELS[i][1], "cpu", 0);
         borders += check_borders(MODELS[i][0], MODELS[i][1], "cpu:reference", 1e-4);
+        borders += check_borders(MODELS[i][0], MODELS[i][1], "card", 0);
     }
-    assert_true(borders >= 28);
+    assert_true(borders >= 42);
 }
 
 // ---- sessions ---------------------------------------------------------------------------------------------------
 
-// Overflow of every policy, undo, branches, shifts in place: at random, against one backend.
+// Overflow of every policy, undo, branches, shifts in place: at random, against one backend; with guests on the card, and
+// without.
 static void whatever_is_done(void **state) {
     (void)state;
     static const DType TYPES[] = {DTYPE_F32, DTYPE_F16, DTYPE_INT8, DTYPE_INT4};
-    for (int i = 0; i < 16; i++) {
+    for (int i = 0; i < 32; i++) {
         CacheOptions cache = cache_options(TYPES[i % 4]);
         cache.paged = i & 4;
         cache.page_size = cache.paged ? 8 : cache.page_size;
         cache.layout = 1 + i % 3;
         cache.n_sequences = 2;
+        const EngineOptions options = {.model = "tests/golden/babbler",
+                                       .device_layers = 1,
+                                       .n_threads = 1,
+                                       .context_size = CONTEXT,
+                                       .cache = cache,
+                                       .chunk = 16};
         Engine *engines[2] = {open_at("tests/golden/babbler", "cpu", 0, cache),
-                              open_at("tests/golden/babbler", "cpu", 1, cache)};
+                              i < 16 ? open_at("tests/golden/babbler", "cpu", 1, cache)
+                                     : open_on_card(options, NULL, 1 + i % 5)};
         char first[200] = "";
         assert_non_null(split_side(engines[1]->backend, SPLIT_SECOND));
         if (acts_compare(engines, (uint64_t)i + 1, 150, first, sizeof first))
@@ -247,19 +283,33 @@ static void a_token_is_timed(void **state) {
         assert_ok(model_of_shape("smollm2-135m", TYPES[i], TYPES[i], &model, &error), &error);
         logits = malloc((size_t)model->shape.vocab_size * sizeof *logits);
         assert_ok(engine_open_model(model, &options, &engine, &error), &error);
-        assert_true(engine_token_times(engine).host == 0 && engine_token_times(engine).device == 0);
+        const EngineTokenTimes tried = engine_token_times(engine);
+        assert_true(tried.host > 0 && tried.device > 0); // once it was loaded
         assert_ok(session_open(engine, &session, &error), &error);
         assert_ok(session_sync(session, ids, 2, NULL, &error), &error);
         assert_ok(session_logits(session, logits, &error), &error);
-        assert_true(engine_token_times(engine).host == 0); // two tokens
+        assert_true(engine_token_times(engine).host == tried.host); // two tokens
         assert_ok(session_sync(session, ids, 1, NULL, &error), &error);
         assert_ok(session_logits(session, logits, &error), &error);
-        assert_true(engine_token_times(engine).host > 0 && engine_token_times(engine).device > 0);
+        assert_true(engine_token_times(engine).host != tried.host && engine_token_times(engine).host > 0);
         for (int t = 0; t < model->shape.vocab_size; t++) assert_true(fabsf(logits[t]) < INFINITY);
         session_close(session);
         engine_close(engine);
         free(logits);
     }
+}
+
+// A power of two, from which on carrying layers takes less time than computing with them.
+static void when_it_is_worth_a_visit(void **state) {
+    (void)state;
+    assert_int_equal(trial_visits_from(1, 16, 0.5), 2); // never for one token
+    assert_int_equal(trial_visits_from(1, 16, 1.9), 2);
+    assert_int_equal(trial_visits_from(1, 16, 2.1), 4);
+    assert_int_equal(trial_visits_from(1, 16, 16), 16);
+    assert_int_equal(trial_visits_from(1, 16, 300), 512);
+    assert_int_equal(trial_visits_from(1, 16, 600), 0);
+    assert_int_equal(trial_visits_from(1, 1, 2), 0); // more tokens take no more
+    assert_int_equal(trial_visits_from(1, 1, 0.5), 2);
 }
 
 // To look at the plan nothing is loaded.
@@ -402,6 +452,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(many_sessions_at_once),
         cmocka_unit_test(it_says_where_layers_run),
         cmocka_unit_test(a_token_is_timed),
+        cmocka_unit_test(when_it_is_worth_a_visit),
         cmocka_unit_test(a_plan_alone),
         cmocka_unit_test(what_cannot_be_split_is_refused),
         cmocka_unit_test(as_many_layers_as_fit),

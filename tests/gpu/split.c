@@ -50,15 +50,17 @@ static int layers_of(const char *path) {
 
 // ---- logits -------------------------------------------------------------------------------------------------
 
-static void test_case(Engine *engine, const char *name, const GoldenCase *c, double bound, Report *report) {
+static void test_case(Engine *engine, const char *name, const GoldenCase *c, double bound, bool visits,
+                      Report *report) {
     static const int STEPS[] = {1, 7, 64};
     const size_t count = (size_t)(c->n - c->from) * (size_t)c->vocab;
     float *logits = malloc(count * sizeof *logits);
     Error error;
+    if (!split_set_visits(engine->backend, visits ? 2 : 0)) report(name, "no layers can visit", NAN, 0);
     for (int i = 0; i < 3; i++) {
         char what[80];
-        snprintf(what, sizeof what, "%s by %d, cpu %d of %d layers, %s", c->name, STEPS[i],
-                 split_border(engine->backend), engine->model->shape.n_layers,
+        snprintf(what, sizeof what, "%s by %d, cpu %d of %d layers%s, %s", c->name, STEPS[i],
+                 split_border(engine->backend), engine->model->shape.n_layers, visits ? ", visiting" : "",
                  dtype_name(engine_cache_type(engine)));
         memset(logits, 0xff, count * sizeof *logits);
         Status status = golden_model_evaluate(engine, c, STEPS[i], logits, &error);
@@ -81,13 +83,10 @@ static void test_borders(const char *path, const GoldenSet *set, DType cache, Re
             return;
         }
         const bool exact = model_main_type(engine_model(engine)) == DTYPE_F32 && cache == DTYPE_F32;
-        for (int i = 0; i < set->n; i++) {
-            const double half = set->cases[i].half_error;
-            test_case(engine, path, &set->cases[i],
-                      exact         ? 1e-4
-                      : isnan(half) ? QUANTIZED_BOUND
-                                    : half,
-                      report);
+        for (int i = 0; i < 2 * set->n; i++) {
+            const GoldenCase *c = &set->cases[i / 2];
+            const double bound = exact ? 1e-4 : isnan(c->half_error) ? QUANTIZED_BOUND : c->half_error;
+            test_case(engine, path, c, bound, i % 2, report);
         }
         engine_close(engine);
     }
@@ -190,6 +189,7 @@ static void test_talks(const char *path, Report *report) {
             vocab = status ? 1 : (size_t)engine_model(engine)->shape.vocab_size;
             talks[split] =
                 (Talk){calloc(STREAM * vocab, sizeof(float)), calloc(TALK_TURNS * vocab, sizeof(float))};
+            if (!status && split) split_set_visits(engine->backend, i % 5);
             if (!status) status = talk(engine, POLICIES[i / 3], &talks[split], &error);
             engine_close(engine);
         }
@@ -373,6 +373,7 @@ void test_splits(const char *root, Report *report) {
     test_talks("assets/parley-9m", report);
     snprintf(path, sizeof path, "%s/models/qwen3", root);
     test_talks(path, report);
+    test_resuming(path, report);
     test_resuming("assets/parley-9m", report);
     test_many("assets/parley-9m", report);
     snprintf(path, sizeof path, "%s/experts/mixtral", root);

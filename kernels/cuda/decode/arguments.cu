@@ -303,6 +303,10 @@ bool arguments_fill(const CudaBackend *cuda, const DecodeStep *t, DecodeArgument
         able = able && describe_layer(t->layers[l], &t->kv[l], t->windows[l], a, &d->wanted[l]) &&
                fits_cache(&t->kv[l], a, &d->wanted_scales[l]);
     a->embedding = matrix_of(&t->head->embedding);
+    if (t->x) { // a table of one row
+        a->embedding = {(const char *)t->x, NULL, s->hidden_size * (int)sizeof(float), FORMAT_F32};
+        a->id = 0, a->drawn = NULL, a->embedding_scale = 1;
+    }
     a->output = matrix_of(&t->head->output.part[0]);
     a->output_forms = form_of(a->output.format);
     a->norm = t->head->norm.weight;

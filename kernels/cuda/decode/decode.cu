@@ -160,8 +160,8 @@ static Status decode_one(CudaBackend *cuda, const DecodeStep *t, Error *error) {
     DecodeArguments a;
     if (!arguments_fill(cuda, t, &a)) return STATUS_UNSUPPORTED;
     status = upload_pages(cuda, t->step, &a, error);
+    if (!status) status = cuda_settle_upload(cuda, error);
     if (status) return status;
-    cuda_end_upload(cuda);
 
     Decoder *d = cuda->decoder;
     cudaError_t code = renew(cuda, d->table, d->host_table, d->wanted, s->n_layers * sizeof(DecodeLayer));

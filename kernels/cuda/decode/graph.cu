@@ -14,7 +14,7 @@ struct GraphKey {
     StepKind kind;
     bool evicted, tempered;
     uint32_t page_size;
-    const void *step, *parts, *arrived, *flat, *slot_positions, *logits;
+    const void *step, *parts, *arrived, *flat, *slot_positions, *logits, *x;
 };
 
 struct DecodeGraph {
@@ -191,8 +191,8 @@ Status cuda_decode_graph(CudaBackend *cuda, const DecodeStep *t, Error *error) {
     Staging staging = {t->step, t->drawn, &plan, NULL, &room};
     status = cuda_stage(cuda, &staging, error);
     if (!status) status = split_reserve(cuda, &widest, error); // not while it is captured
+    if (!status) status = cuda_settle_upload(cuda, error);
     if (status) return status;
-    cuda_end_upload(cuda);
     cuda->step.kind =
         STEP_DECODING; // also of a step of any kind: but for GEMMs its ops are those of rows that decode
     take_model(cuda, t);
@@ -205,7 +205,7 @@ Status cuda_decode_graph(CudaBackend *cuda, const DecodeStep *t, Error *error) {
     key.step = cuda->scratch.step.memory, key.parts = cuda->scratch.parts.memory,
     key.arrived = cuda->scratch.arrived.memory;
     key.flat = cuda->scratch.flat.memory, key.slot_positions = cuda->step.slot_positions,
-    key.logits = t->logits;
+    key.logits = t->logits, key.x = t->x;
     DecodeGraph *graph;
     status = find_graph(cuda, t, &key, &graph, error);
     if (status) return status;

@@ -21,7 +21,9 @@ struct Upload {
     char *pinned; // [STAGES, STAGE_BYTES]
     char *device; // likewise, in the backend's scratch: no step runs while weights are loaded
     cudaStream_t streams[STAGES];
+    cudaEvent_t event; // of upload_follow() and upload_precede()
     int next;
+    bool busy; // something may be on its way
 };
 
 void cuda_end_upload(CudaBackend *cuda) {
@@ -32,6 +34,7 @@ void cuda_end_upload(CudaBackend *cuda) {
             cudaStreamSynchronize(stream);
             cudaStreamDestroy(stream);
         }
+    if (u->event) cudaEventDestroy(u->event);
     if (u->pinned) cudaFreeHost(u->pinned);
     threads_close(u->threads);
     free(u);
@@ -45,6 +48,7 @@ Status upload_begin(CudaBackend *cuda, Error *error) {
                          cuda->scratch.weights_bytes);
     Upload *u = cuda->upload = (Upload *)calloc(1, sizeof *u);
     if (!u) return error_set(error, STATUS_MEMORY, "no memory for loading");
+    u->busy = true;
     u->device = (char *)cuda->scratch.weights;
     int cores = threads_available();
     Status status = threads_open(cores < MOST_THREADS ? cores : MOST_THREADS, &u->threads, error);
@@ -53,9 +57,37 @@ Status upload_begin(CudaBackend *cuda, Error *error) {
     if (!status && code == cudaSuccess) code = cudaMallocHost(&u->pinned, (size_t)STAGES * STAGE_BYTES);
     for (int i = 0; i < STAGES && !status && code == cudaSuccess; i++)
         code = cudaStreamCreateWithFlags(&u->streams[i], cudaStreamNonBlocking);
+    if (!status && code == cudaSuccess) code = cudaEventCreateWithFlags(&u->event, cudaEventDisableTiming);
     if (!status) status = cuda_check(code, error, "buffers for loading");
     if (status) cuda_end_upload(cuda);
     return status;
+}
+
+Status upload_follow(CudaBackend *cuda, Error *error) {
+    Upload *u = cuda->upload;
+    u->busy = true;
+    cudaError_t code = cudaEventRecord(u->event, cuda->device.stream);
+    for (int i = 0; i < STAGES && code == cudaSuccess; i++)
+        code = cudaStreamWaitEvent(u->streams[i], u->event, 0);
+    return cuda_check(code, error, "loading behind steps");
+}
+
+Status upload_precede(CudaBackend *cuda, Error *error) {
+    Upload *u = cuda->upload;
+    cudaError_t code = cudaSuccess;
+    for (int i = 0; i < STAGES && code == cudaSuccess; i++) {
+        code = cudaEventRecord(u->event, u->streams[i]);
+        if (code == cudaSuccess) code = cudaStreamWaitEvent(cuda->device.stream, u->event, 0);
+    }
+    u->busy = code != cudaSuccess;
+    return cuda_check(code, error, "steps behind loading");
+}
+
+Status cuda_settle_upload(CudaBackend *cuda, Error *error) {
+    if (!cuda->upload) return STATUS_OK;
+    if (cuda->visit) return cuda->upload->busy ? upload_precede(cuda, error) : STATUS_OK;
+    cuda_end_upload(cuda);
+    return STATUS_OK;
 }
 
 // ---- matrices --------------------------------------------------------------------------------------------------

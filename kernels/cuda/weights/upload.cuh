@@ -12,6 +12,10 @@
 // The stages, made for the first weight that is loaded and kept until cuda_end_upload().
 Status upload_begin(CudaBackend *cuda, Error *error);
 
+// The streams of the stages wait for what was asked of the backend before, and what is asked of it later for them.
+Status upload_follow(CudaBackend *cuda, Error *error);
+Status upload_precede(CudaBackend *cuda, Error *error);
+
 // Rows of `m` become rows first, first + stride, … of w.
 Status upload_rows(CudaBackend *cuda, const Matrix *m, const Weight *w, int64_t first, int stride,
                    Error *error);
@@ -25,5 +29,11 @@ struct VectorList {
     float scale = 1;
 };
 Status upload_vectors(CudaBackend *cuda, const VectorList &list, float offset, float *target, Error *error);
+
+// ---- weights.cu: a layer in memory of layer_bytes() ----------------------------------------------------------
+
+size_t layer_bytes(const DecoderShape *shape, const LayerWeights *host);
+Status layer_check(const DecoderShape *shape, const LayerWeights *host, Error *error);
+Status layer_load(CudaBackend *cuda, const LayerWeights *host, char *memory, Layer *layer, Error *error);
 
 #endif

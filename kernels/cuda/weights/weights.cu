@@ -264,23 +264,36 @@ static void settle_operand(CudaBackend *cuda, DType type, bool of_head) {
     cuda->operand_known = !of_head;
 }
 
+size_t layer_bytes(const DecoderShape *shape, const LayerWeights *host) {
+    Layer layer = {};
+    Arena arena = {};
+    lay_out_layer(shape, host, &layer, &arena);
+    return arena.used;
+}
+
+Status layer_check(const DecoderShape *shape, const LayerWeights *host, Error *error) {
+    Layer layer = {};
+    return check_layer(shape, host, &layer, error);
+}
+
+Status layer_load(CudaBackend *cuda, const LayerWeights *host, char *memory, Layer *layer, Error *error) {
+    Arena arena = {memory, 0};
+    lay_out_layer(cuda->shape, host, layer, &arena);
+    return upload_layer(cuda, host, layer, error);
+}
+
 Status cuda_load_layer(Backend *backend, const LayerWeights *host, Layer **out, Error *error) {
     CudaBackend *cuda = cuda_backend(backend);
     *out = NULL;
     Layer *layer = (Layer *)calloc(1, sizeof *layer);
     if (!layer) return error_set(error, STATUS_MEMORY, "no memory for a layer");
-    Arena arena = {};
-    Status status = check_layer(cuda->shape, host, layer, error);
+    Status status = layer_check(cuda->shape, host, error);
     if (!status) {
-        lay_out_layer(cuda->shape, host, layer, &arena);
-        status = cuda_check(device_allocate(&cuda->device, &layer->memory, arena.used), error,
-                            "%zu bytes for a layer", arena.used);
+        const size_t bytes = layer_bytes(cuda->shape, host);
+        status = cuda_check(device_allocate(&cuda->device, &layer->memory, bytes), error,
+                            "%zu bytes for a layer", bytes);
     }
-    if (!status) {
-        arena = Arena{layer->memory, 0};
-        lay_out_layer(cuda->shape, host, layer, &arena);
-        status = upload_layer(cuda, host, layer, error);
-    }
+    if (!status) status = layer_load(cuda, host, layer->memory, layer, error);
     if (status) {
         if (layer->memory) cudaFree(layer->memory);
         free(layer);
@@ -384,12 +397,7 @@ int64_t cuda_weight_bytes(const Backend *backend, const LayerWeights *layers, co
     Arena arena = {};
     lay_out_head(s, host, &head, &arena);
     int64_t bytes = allocated_bytes(arena.used);
-    for (int l = 0; l < s->n_layers; l++) {
-        Layer layer = {};
-        arena = Arena{};
-        lay_out_layer(s, &layers[l], &layer, &arena);
-        bytes += allocated_bytes(arena.used);
-    }
+    for (int l = 0; l < s->n_layers; l++) bytes += allocated_bytes(layer_bytes(s, &layers[l]));
     return bytes;
 }
 
