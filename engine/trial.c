@@ -5,7 +5,10 @@
 
 #include <string.h>
 
+static const double SLOW = 0.25; // seconds for a token: then nobody shall wait for many
+
 enum {
+    FEW_TOKENS = 4,
     TRIAL_TOKENS = 16, // of a prompt
     TRIAL_REPLIES = 3, // tokens that are evaluated one by one
     VISITS_MOST = 512, // tokens: where only longer prompts were faster, none is
@@ -44,15 +47,8 @@ static Status step(Forward *f, const KvCache *cache, int32_t first, int32_t n, d
     return status;
 }
 
-// A prompt with visits from so many tokens on, the second time.
-static Status prompt(Forward *f, const KvCache *cache, int from, double *seconds, Error *error) {
-    split_set_visits(f->backend, from);
-    Status status = step(f, cache, 0, TRIAL_TOKENS, seconds, error);
-    return status ? status : step(f, cache, 0, TRIAL_TOKENS, seconds, error);
-}
-
-int trial_visits_from(double one, double many, double visit) {
-    const double each = (many - one) / (TRIAL_TOKENS - 1);
+int trial_visits_from(double one, double many, int n_many, double visit) {
+    const double each = (many - one) / (n_many - 1);
     const double n = visit <= one ? 1 : each > 0 ? 1 + (visit - one) / each : VISITS_MOST + 1;
     int from = VISITS_LEAST;
     while (from < n && from <= VISITS_MOST) from *= 2;
@@ -62,11 +58,13 @@ int trial_visits_from(double one, double many, double visit) {
 // From how many tokens on it is worth it that the host's layers visit the device.
 static Status try_visits(Forward *f, const KvCache *cache, const SplitTimes *times, Error *error) {
     const double one = times->seconds[SPLIT_FIRST], device = times->seconds[SPLIT_SECOND];
+    const int n = one < SLOW ? TRIAL_TOKENS : FEW_TOKENS;
     double alone, visiting = 0;
-    if (f->max_tokens < TRIAL_TOKENS || !split_set_visits(f->backend, 0)) return STATUS_OK;
-    Status status = prompt(f, cache, 0, &alone, error);
-    if (!status) status = prompt(f, cache, 1, &visiting, error);
-    split_set_visits(f->backend, status ? 0 : trial_visits_from(one, alone - device, visiting - device));
+    if (f->max_tokens < n || !split_set_visits(f->backend, 0)) return STATUS_OK;
+    Status status = step(f, cache, 0, n, &alone, error);
+    if (split_set_visits(f->backend, 1) && !status) status = step(f, cache, 0, n, &visiting, error);
+    if (!status) status = step(f, cache, 0, n, &visiting, error); // the first has opened its stages
+    split_set_visits(f->backend, status ? 0 : trial_visits_from(one, alone - device, n, visiting - device));
     return status;
 }
 

@@ -11,8 +11,8 @@
 Status trial_run(Forward *forward, SplitTimes *times, Error *error);
 
 // That number, rounded up to a power of two so that it is the same the next time; 0: none. Seconds of the first side for
-// one token and for a prompt of 16, and of what they take that visit.
-int trial_visits_from(double one, double many, double visit);
+// one token and for a prompt of n_many, and what it takes to visit.
+int trial_visits_from(double one, double many, int n_many, double visit);
 
 // Bytes of that cache.
 int64_t trial_bytes(const DecoderShape *shape);

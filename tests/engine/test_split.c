@@ -302,14 +302,14 @@ static void a_token_is_timed(void **state) {
 // A power of two, from which on carrying layers takes less time than computing with them.
 static void when_it_is_worth_a_visit(void **state) {
     (void)state;
-    assert_int_equal(trial_visits_from(1, 16, 0.5), 2); // never for one token
-    assert_int_equal(trial_visits_from(1, 16, 1.9), 2);
-    assert_int_equal(trial_visits_from(1, 16, 2.1), 4);
-    assert_int_equal(trial_visits_from(1, 16, 16), 16);
-    assert_int_equal(trial_visits_from(1, 16, 300), 512);
-    assert_int_equal(trial_visits_from(1, 16, 600), 0);
-    assert_int_equal(trial_visits_from(1, 1, 2), 0); // more tokens take no more
-    assert_int_equal(trial_visits_from(1, 1, 0.5), 2);
+    assert_int_equal(trial_visits_from(1, 16, 16, 0.5), 2); // never for one token
+    assert_int_equal(trial_visits_from(1, 16, 16, 1.9), 2);
+    assert_int_equal(trial_visits_from(1, 16, 16, 2.1), 4);
+    assert_int_equal(trial_visits_from(1, 16, 16, 16), 16);
+    assert_int_equal(trial_visits_from(1, 16, 16, 300), 512);
+    assert_int_equal(trial_visits_from(1, 16, 16, 600), 0);
+    assert_int_equal(trial_visits_from(1, 1, 16, 2), 0); // more tokens take no more
+    assert_int_equal(trial_visits_from(1, 1, 16, 0.5), 2);
 }
 
 // To look at the plan nothing is loaded.
