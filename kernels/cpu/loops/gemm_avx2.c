@@ -11,8 +11,10 @@
 
 #ifdef __AVX2__
 #define TOKENS 4                // rows of activations that pass over a panel together
+#define WHOLE 12                // rows: parts of them fill the tiles of every loop
 #define WIDE_FROM 4             // so many rows of activations are worth a panel of floats
 #define BLOCK_BYTES (256 << 10) // of activations, which stay in a core's cache while panels change
+#define WIDE_BYTES (768 << 10)  // likewise of floats for AVX-512, whose panels take longer to make
 
 // One group of eight rows. q[j] holds columns 4j..4j+3 of rows 0..7. As stored: the format's unsigned
 // integers, of which `offset` must be subtracted (see Traits), or signed ones (Q8_0).
@@ -226,9 +228,10 @@ int64_t avx2_gemm_scratch(int64_t cols) {
 }
 
 void avx2_gemm(Extras extras, const Gemm *p, void *scratch) {
-    int64_t n = p->x->n, row = p->x->cols * (p->x->quantized || p->w->type == DTYPE_W8 ? 1 : 4),
-            block = BLOCK_BYTES / row / TOKENS * TOKENS;
-    if (block < 4 * TOKENS) block = 4 * TOKENS;
+    const bool bytes = p->x->quantized || p->w->type == DTYPE_W8;
+    int64_t n = p->x->n, row = p->x->cols * (bytes ? 1 : 4),
+            block = (extras.wide && !bytes ? WIDE_BYTES : BLOCK_BYTES) / row / WHOLE * WHOLE;
+    if (block < 2 * WHOLE) block = 2 * WHOLE;
     for (int64_t t = 0; t < n; t += block) {
         int64_t end = t + block < n ? t + block : n;
         switch (p->w->type) {
