@@ -3,6 +3,7 @@
 #include "app/json_memory.h"
 #include "app/modes/modes.h"
 #include "app/program.h"
+#include "app/settings/settings_conversation.h"
 #include "app/settings/settings_look.h"
 #include "app/signals.h"
 #include "app/tools/bench.h"
@@ -23,6 +24,15 @@
 #include <string.h>
 #include <unistd.h>
 
+static Status take_flag(Config *config, const OptionSetting *flag, Error *error) {
+    char *piped;
+    Status status = settings_take_piped(flag->key, flag->text, &piped, error);
+    if (!status)
+        status = config_set(config, CONFIG_FLAGS, flag->key->name, piped ? piped : flag->text, error);
+    free(piped);
+    return status;
+}
+
 // Every layer below the session, lowest first; the model's own comes when the model is there.
 static Status load_config(Program *program, Error *error) {
     const Options *options = &program->options;
@@ -34,9 +44,7 @@ static Status load_config(Program *program, Error *error) {
         return error->status;
     if (config_apply_environment(config, environ, error)) return error->status;
     for (int i = 0; i < options->n_settings; i++)
-        if (config_set(config, CONFIG_FLAGS, options->settings[i].key->name, options->settings[i].text,
-                       error))
-            return error->status;
+        if (take_flag(config, &options->settings[i], error)) return error->status;
     return STATUS_OK;
 }
 

@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 // A token id in digits, or the text of one token.
 static Status find_token(const Tokenizer *tokenizer, const char *name, int32_t *id, Error *error) {
@@ -59,9 +60,34 @@ Status settings_grammar(GrammarKind kind, const char *text, size_t size, Grammar
     return STATUS_OK;
 }
 
-static Status grammar_from_file(GrammarKind kind, const char *path, Grammar **grammar, Error *error) {
+// Whether the value is the grammar itself, not a file's name.
+static bool is_grammar(GrammarKind kind, const char *value) {
+    if (kind == GRAMMAR_JSON_SCHEMA) return value[strspn(value, " \t\r\n")] == '{';
+    return strstr(value, "::=") != NULL;
+}
+
+Status settings_take_piped(const ConfigKey *key, const char *value, char **text, Error *error) {
+    const bool schema = key == settings_key("sampling.json_schema");
+    const GrammarKind kind = schema ? GRAMMAR_JSON_SCHEMA : GRAMMAR_GBNF;
+    struct stat facts;
+    size_t size;
+    *text = NULL;
+    if (!schema && key != settings_key("sampling.grammar")) return STATUS_OK;
+    if (is_grammar(kind, value) || stat(value, &facts) || S_ISREG(facts.st_mode) || S_ISDIR(facts.st_mode))
+        return STATUS_OK;
+    if (file_read(value, GRAMMAR_MOST_BYTES, text, &size, error))
+        return error_prefix(error, "%s: ", key->name);
+    if (is_grammar(kind, *text) && strlen(*text) == size) return STATUS_OK;
+    free(*text);
+    *text = NULL;
+    return error_set(error, STATUS_USAGE, "%s: %s: %s", key->name, value,
+                     schema ? "what comes through a pipe begins with {" : "no grammar came through the pipe");
+}
+
+static Status grammar_from(GrammarKind kind, const char *path, Grammar **grammar, Error *error) {
     char *text;
     size_t size;
+    if (is_grammar(kind, path)) return settings_grammar(kind, path, strlen(path), grammar, error);
     if (file_read(path, GRAMMAR_MOST_BYTES, &text, &size, error)) return error->status;
     Status status = settings_grammar(kind, text, size, grammar, error);
     free(text);
@@ -73,9 +99,8 @@ static Status make_grammar(const Settings *settings, Grammar **grammar, Error *e
     const char *schema = settings->sampling.json_schema;
     if ((*gbnf != 0) + (*regex != 0) + (*schema != 0) > 1)
         return error_set(error, STATUS_USAGE, "of grammar, regex and json_schema only one can be set");
-    if (*gbnf && grammar_from_file(GRAMMAR_GBNF, gbnf, grammar, error))
-        return error_prefix(error, "grammar: ");
-    if (*schema && grammar_from_file(GRAMMAR_JSON_SCHEMA, schema, grammar, error))
+    if (*gbnf && grammar_from(GRAMMAR_GBNF, gbnf, grammar, error)) return error_prefix(error, "grammar: ");
+    if (*schema && grammar_from(GRAMMAR_JSON_SCHEMA, schema, grammar, error))
         return error_prefix(error, "json_schema: ");
     if (*regex && settings_grammar(GRAMMAR_REGEX, regex, strlen(regex), grammar, error))
         return error_prefix(error, "regex: ");

@@ -21,6 +21,10 @@ void settings_made_free(SettingsMade *made); // leaves zeros
 Status settings_conversation(const Settings *settings, const Tokenizer *tokenizer, SettingsMade *made,
                              ConversationSettings *to, Error *error);
 
+// *text becomes what a grammar or schema is whose value is a pipe's name, for such a value can be read only once, but is
+// asked for at every turn: malloc'ed, or NULL for other keys and values.
+Status settings_take_piped(const ConfigKey *key, const char *value, char **text, Error *error);
+
 // *grammar becomes the compiled text, or stays where it is that already.
 Status settings_grammar(GrammarKind kind, const char *text, size_t size, Grammar **grammar, Error *error);
 

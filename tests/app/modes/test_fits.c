@@ -45,6 +45,39 @@ static void by_flags(void **state) {
     folder_remove(folder);
 }
 
+// A shell's <(…) can be read once, though every turn asks for it; and who types a schema gives it as it is.
+static void from_pipes_and_as_text(void **state) {
+    (void)state;
+    static const char *const flags[] = {
+        "--json-schema <(echo '{\"const\": \"aye\"}')",
+        "--json-schema ' {\"const\": \"aye\"}'",
+        "--grammar <(printf 'root ::= \"\\\\\"aye\\\\\"\"\\n')",
+        "--grammar 'root ::= \"\\\"aye\\\"\"'",
+    };
+    char *folder = folder_new(), text[1024];
+    Run run;
+    for (size_t i = 0; i < sizeof flags / sizeof *flags; i++) {
+        snprintf(
+            text, sizeof text,
+            "printf 'One?\\nTwo?\\n' | $PALAVER assets/parley-9m --device cpu --context 512 --no-save %s\n",
+            flags[i]);
+        folder_write_text(folder, "run.sh", text);
+        snprintf(text, sizeof text, "bash %s/run.sh", folder);
+        program_shell(&run, text);
+        expect_status(&run, 0);
+        assert_string_equal(run.out, "\"aye\"\n\"aye\"\n");
+        program_free(&run);
+    }
+    folder_write_text(folder, "run.sh", "$PALAVER assets/parley-9m --json-schema <(echo true) -p Hi\n");
+    snprintf(text, sizeof text, "bash %s/run.sh", folder);
+    program_shell(&run, text);
+    expect_status(&run, 2);
+    expect_err(&run, "json_schema: /dev/fd/");
+    expect_err(&run, "begins with {");
+    program_free(&run);
+    folder_remove(folder);
+}
+
 static void what_is_refused(void **state) {
     (void)state;
     program_says(ASKED "|--regex|a(b", "", 2, "regex: the pattern's character 4: a ) is missing");
@@ -131,6 +164,7 @@ static void python_accepts(void **state) {
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(by_flags, program_set_up, program_tear_down),
+        cmocka_unit_test_setup_teardown(from_pipes_and_as_text, program_set_up, program_tear_down),
         cmocka_unit_test_setup_teardown(what_is_refused, program_set_up, program_tear_down),
         cmocka_unit_test_setup_teardown(turns, program_set_up, program_tear_down),
         cmocka_unit_test_setup_teardown(lines, program_set_up, program_tear_down),
