@@ -567,12 +567,36 @@ def make_gguf(name, config, config_dict, state):
     finish(writer)
 
 
+def make_small_gguf(path):
+    """A seed for the fuzzer of GGUF: Gemma 4 with heads of two sizes, borrowed keys, and rows of tokens for each layer."""
+    numbers = dict(layer_types=[SLIDING, FULL, FULL], num_key_value_heads=2, num_global_key_value_heads=1,
+                   num_kv_shared_layers=1, global_head_dim=4, head_dim=2, intermediate_size=8, use_double_wide_mlp=True,
+                   max_position_embeddings=64, hidden_size=8, num_attention_heads=2, rms_norm_eps=1e-6, sliding_window=4,
+                   hidden_size_per_layer_input=2, final_logit_softcapping=30.0,
+                   rope_parameters={FULL: dict(rope_theta=1e6, partial_rotary_factor=0.5), SLIDING: dict(rope_theta=1e4)})
+    writer = gguf.GGUFWriter(path, "gemma4")
+    add_gemma4(writer, numbers)
+    rng = rng_of("small", "gguf")
+    shapes = {"token_embd": (8, 8), "output_norm": (8,), "per_layer_token_embd": (8, 6), "per_layer_model_proj": (6, 8),
+              "per_layer_proj_norm": (2,)}
+    for layer, (head, kv, wide) in enumerate(((2, 4, 8), (4, 4, 8), (4, 4, 16))):
+        own = {"attn_norm": (8,), "attn_q": (2 * head, 8), "attn_k": (kv, 8), "attn_v": (kv, 8), "attn_output": (8, 2 * head),
+               "attn_q_norm": (head,), "attn_k_norm": (head,), "post_attention_norm": (8,), "ffn_norm": (8,),
+               "ffn_gate": (wide, 8), "ffn_up": (wide, 8), "ffn_down": (8, wide), "post_ffw_norm": (8,), "inp_gate": (2, 8),
+               "proj": (8, 2), "post_norm": (8,), "layer_output_scale": (1,)}
+        shapes.update({f"blk.{layer}.{name}": shape for name, shape in own.items()})
+    for name, shape in shapes.items():
+        writer.add_tensor(f"{name}.weight", rng.standard_normal(shape).astype(np.float32))
+    finish(writer)
+
+
 def make_corpus():
     """Seeds for the fuzzer of config.json, one of them of a model that does more than write text."""
     corpus = os.path.join(os.path.dirname(OUT), "..", "fuzz", "corpus", "fuzz_config_json")
     for name in ("gemma2", "gemma3", "gemma3-nested", "smollm3", "granite", "minicpm", "olmo3", "cohere2", "falcon-40b",
                  "baichuan-13b", "chatglm", "qwen", "gemma4", "gemma4-e", "falcon-rw", "gemma4-moe"):
         shutil.copyfile(os.path.join(OUT, name, "config.json"), os.path.join(corpus, name))
+    make_small_gguf(os.path.join(corpus, "..", "fuzz_gguf", "gemma4.gguf"))
     with open(os.path.join(OUT, "gemma3", "config.json")) as f:
         text = json.load(f)
     del text["architectures"]
