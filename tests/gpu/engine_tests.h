@@ -8,6 +8,9 @@
 // in 16 bits within what transformers' own 16 bits differ by.
 void test_golden_logits(const char *root, Report *report);
 
+// Caches of layers whose heads differ; models below folder `root`.
+void test_layer_heads(const char *root, Report *report);
+
 // 256 greedy tokens of the model at `path`: every one the plain loops' own, or a tie within rounding, shown.
 void test_greedy_text(const char *path, Report *report);
 

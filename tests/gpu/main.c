@@ -3,8 +3,8 @@
 //
 //   test-gpu PLUGIN [--golden FOLDER] [--model FILE] [--part I/N] [NAME]
 //
-// NAME: cases whose name has it, or one of flat, rows, ways, sums, caches, sample, golden, text, ahead, snapshot, divided, memory,
-// fault; or attend-speed, sample-speed, snapshot-speed, which measure.
+// NAME: cases whose name has it, or one of flat, rows, ways, sums, caches, sample, golden, heads, text, ahead, snapshot,
+// divided, memory, fault; or attend-speed, sample-speed, snapshot-speed, which measure.
 // --part: every N-th case and group of them, from the I-th on, counted from 0, so that N processes share the work; memory,
 // which takes all that the card has, is then left out.
 // Inputs are the CPU's at every op, so that errors do not add up; outputs are poisoned and have sentinels behind them.
@@ -298,8 +298,8 @@ static bool in_part(const Wish *w, int number) {
 }
 
 // Groups of tests, in the order in which parts take them: long ones apart.
-static const char *const GROUPS[] = {"golden",  "flat",  "ways",     "rows", "sample", "sums",   "caches",
-                                     "refused", "ahead", "snapshot", "text", "fault",  "divided"};
+static const char *const GROUPS[] = {"golden",  "flat",  "ways",     "rows", "sample", "sums",  "caches",
+                                     "refused", "ahead", "snapshot", "text", "fault",  "heads", "divided"};
 static bool group_in_part(const Wish *w, const char *name) {
     const int n = sizeof GROUPS / sizeof *GROUPS;
     int i = 0;
@@ -344,13 +344,14 @@ static void test_engine(const Ops *cuda, const Wish *w) {
     const Ops *beside;
     Error error;
     if (!wanted(w, "golden") && !wanted(w, "memory") && !wanted(w, "text") && !wanted(w, "ahead") &&
-        !wanted(w, "snapshot") && !wanted(w, "divided") && !wanted(w, "fault"))
+        !wanted(w, "snapshot") && !wanted(w, "heads") && !wanted(w, "divided") && !wanted(w, "fault"))
         return;
     if (backend_cuda_ops(&beside, &error) || beside != cuda) {
         printf("FAILED the engine: %s is not the plug-in beside this program\n", w->plugin);
         return report("engine", "plug-in", NAN, 0);
     }
     if (begins(w, "golden")) test_golden_logits(w->golden, report);
+    if (begins(w, "heads")) test_layer_heads(w->golden, report);
     char models[400];
     snprintf(models, sizeof models, "%s/models", w->golden);
     if (begins(w, "ahead")) test_steps_ahead(w->golden, report);
