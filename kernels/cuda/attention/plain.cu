@@ -16,6 +16,51 @@ __device__ inline float mask_at(const AttendMask &mask, int64_t at) {
                                   : __bfloat162float(((const __nv_bfloat16 *)mask.values)[at]);
 }
 
+// Whether rows are of 16 bits and can be read 16 bytes at a time.
+__device__ inline bool in_octets(const KvLayer &kv, int dim) {
+    return (kv.type == DTYPE_F16 || kv.type == DTYPE_BF16) && dim % 8 == 0 && kv.slot_stride % 8 == 0 &&
+           kv.head_stride % 8 == 0 && ((uintptr_t)kv.k | (uintptr_t)kv.v) % 16 == 0;
+}
+
+template <class T> struct alignas(16) Octet { T v[8]; };
+
+template <class T> __device__ inline float dot_octets(const float *q, const T *row, int dim) {
+    float sums[4] = {};
+    for (int d = 0; d < dim; d += 8) {
+        const Octet<T> k = *(const Octet<T> *)(row + d);
+#pragma unroll
+        for (int i = 0; i < 8; i++) sums[i % 4] = fmaf(q[d + i], to_float(k.v[i]), sums[i % 4]);
+    }
+    return (sums[0] + sums[1]) + (sums[2] + sums[3]);
+}
+
+__device__ inline float dot_key(const KvLayer &kv, bool octets, const float *q, int64_t start, int dim) {
+    if (octets && kv.type == DTYPE_F16) return dot_octets(q, (const __half *)kv.k + start, dim);
+    if (octets) return dot_octets(q, (const __nv_bfloat16 *)kv.k + start, dim);
+    float dot = 0;
+    for (int d = 0; d < dim; d++) dot += q[d] * kv_at(kv, true, start + d);
+    return dot;
+}
+
+// sums += w · value, by a warp: two elements a lane and turn.
+template <class T> __device__ inline void add_pairs(float w, const T *row, int dim, float *sums) {
+    struct alignas(4) Two {
+        T v[2];
+    };
+    for (int d = threadIdx.x % 32 * 2; d < dim; d += 64) {
+        const Two value = *(const Two *)(row + d);
+        sums[d] = fmaf(w, to_float(value.v[0]), sums[d]);
+        sums[d + 1] = fmaf(w, to_float(value.v[1]), sums[d + 1]);
+    }
+}
+
+__device__ inline void add_value(const KvLayer &kv, bool octets, float w, int64_t start, int dim,
+                                 float *sums) {
+    if (octets && kv.type == DTYPE_F16) return add_pairs(w, (const __half *)kv.v + start, dim, sums);
+    if (octets) return add_pairs(w, (const __nv_bfloat16 *)kv.v + start, dim, sums);
+    for (int d = threadIdx.x % 32; d < dim; d += 32) sums[d] += w * kv_at(kv, false, start + d);
+}
+
 // Indexes first, first + step, …, 32 of them at a time: a lane an index for the scores, a lane an element for the
 // values.
 __device__ inline void plain_stream(const AttendArguments &a, const AttendTile &tile, int first, int step,
@@ -24,6 +69,7 @@ __device__ inline void plain_stream(const AttendArguments &a, const AttendTile &
     int lane = threadIdx.x % 32, kv_head = head / (a.n_heads / a.n_kv_heads), dim = a.head_dim;
     Seen recent = seen_from(a.positions[token], a.window, tile.n_sinks, tile.n_evicted, false);
     Seen prefix = seen_from(a.positions[token], a.window, tile.n_sinks, tile.n_evicted, true);
+    const bool octets = in_octets(a.kv, dim);
     float slope = a.alibi != 0 ? a.alibi * alibi_slope(head, a.n_heads) : 0;
     for (int begin = first; begin < tile.n_slots; begin += step) {
         int index = begin + lane;
@@ -34,10 +80,7 @@ __device__ inline void plain_stream(const AttendArguments &a, const AttendTile &
         float score = -INFINITY;
         int64_t start = slot * a.kv.slot_stride + kv_head * a.kv.head_stride;
         if (there && visible(position, seen)) {
-            const float *q = is_sink ? r.sinks : r.q;
-            float dot = 0;
-            for (int d = 0; d < dim; d++) dot += q[d] * kv_at(a.kv, true, start + d);
-            score = dot * a.scale;
+            score = dot_key(a.kv, octets, is_sink ? r.sinks : r.q, start, dim) * a.scale;
             if (a.cap > 0) score = a.cap * tanhf(score / a.cap);
             score -= slope * (float)(seen.high - position);
             if (a.mask.values)
@@ -52,12 +95,13 @@ __device__ inline void plain_stream(const AttendArguments &a, const AttendTile &
         for (int o = 16; o; o /= 2) sum += __shfl_xor_sync(~0u, sum, o);
         r.weight = r.weight * shrink + sum;
         for (int d = lane; d < dim; d += 32) r.sums[d] *= shrink;
+        __syncwarp(); // the same elements are other lanes' below
         for (int s = 0; s < 32; s++) {
             float w = __shfl_sync(~0u, weight, s);
             int64_t at = __shfl_sync(~0u, start, s);
-            if (w == 0) continue;
-            for (int d = lane; d < dim; d += 32) r.sums[d] += w * kv_at(a.kv, false, at + d);
+            if (w != 0) add_value(a.kv, octets, w, at, dim, r.sums);
         }
+        __syncwarp();
     }
 }
 
