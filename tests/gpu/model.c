@@ -200,10 +200,10 @@ static void fill_layer(TestModel *model, const Case *c, LayerWeights *l, uint64_
     fill_heads(model, c, l, state);
     const int64_t n = c->n_experts ? c->n_experts : 1, wide = n * c->intermediate;
     const Spread down = {1 / sqrtf((float)c->intermediate), 0};
-    if (!c->no_gate) l->w_gate = fill(model, c->type, wide, c->hidden, (Spread){2 * in, 0}, state);
-    l->w_up = fill(model, c->type, wide, c->hidden, (Spread){in, 0}, state);
-    l->w_down =
-        fill(model, c->down_type ? c->down_type : c->type, n * c->hidden, c->intermediate, down, state);
+    const DType type = c->n_experts && c->expert_type ? c->expert_type : c->type;
+    if (!c->no_gate) l->w_gate = fill(model, type, wide, c->hidden, (Spread){2 * in, 0}, state);
+    l->w_up = fill(model, type, wide, c->hidden, (Spread){in, 0}, state);
+    l->w_down = fill(model, c->down_type ? c->down_type : type, n * c->hidden, c->intermediate, down, state);
     if (c->n_experts) fill_experts(model, c, l, state);
     if (c->bias) {
         l->bq = fill(model, DTYPE_F32, 1, q, (Spread){0.5f, 0}, state);

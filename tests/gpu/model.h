@@ -26,6 +26,7 @@ typedef struct Case {
     float attention_cap, logit_cap, logit_scale;
     Activation activation;   // where gelu does not say it
     DType v_type, down_type; // of w_v and w_down where they differ, else DTYPE_F32 (0)
+    DType expert_type;       // likewise of experts' matrices
     int past, n_tokens, window;
     DType kv;
     // The cache, where it is no single page in layout 3: pages lie in disorder.

@@ -215,7 +215,7 @@ Status experts_gate_up(CudaBackend *cuda, const Layer *layer, const float *x, vo
         c.in = cuda->scratch.normed, c.g = g, c.bias = layer->b_gate, c.up_bias = layer->b_up;
         status = rows_call(cuda, layer->gate_up.part[0], &c, false, error);
     } else if (!status) {
-        status = experts_sort(cuda, error);
+        status = experts_sort(cuda, experts_halved(cuda, layer), error);
         if (!status)
             status = experts_tiled(cuda, layer) ? experts_tile_gate_up(cuda, layer, g, error)
                                                 : gate_up_each(cuda, layer, g, error);
@@ -240,7 +240,8 @@ static Status add_experts(CudaBackend *cuda, const Layer *layer, const void *g, 
     CombineArguments a = {*r, s->experts.n_active, s->hidden_size, weights, layer->b_down, x};
     cudaError_t code;
     if (status) return status;
-    WITH_OPERAND(cuda, (code = launch_dependent(cuda, combine_kernel<T>, cuda->step.n_tokens, 256, 0, a)));
+    const DType type = experts_halved(cuda, layer) ? DTYPE_F16 : cuda->operand;
+    WITH_TYPE(type, (code = launch_dependent(cuda, combine_kernel<T>, cuda->step.n_tokens, 256, 0, a)));
     return cuda_check(code, error, "the sum over experts of %d tokens", cuda->step.n_tokens);
 }
 

@@ -22,8 +22,8 @@ struct RouteCall {
 // scratch.normed and scratch.routes: ids, weights, shared. Of experts beside a dense part scratch.normed is the router's
 // input, which nobody else takes.
 Status experts_route(CudaBackend *cuda, const RouteCall *call, Error *error);
-// scratch.routes: start, tiles, token, where; and pairs, rows of scratch.normed.
-Status experts_sort(CudaBackend *cuda, Error *error);
+// scratch.routes: start, tiles, token, where; and pairs, rows of scratch.normed; halved: which are of bf16, as f16.
+Status experts_sort(CudaBackend *cuda, bool halved, Error *error);
 
 // ---- rows_format.cu: for weights of one format each ------------------------------------------------------------
 
@@ -45,8 +45,10 @@ cudaError_t expert_rows_launch(const CudaBackend *cuda, const ExpertRowsCall *ca
 
 // ---- grouped.cu -------------------------------------------------------------------------------------------------
 
-// Whether all experts go in one launch. W of the operand's type, no biases.
+// Whether all experts go in one launch.
 bool experts_tiled(const CudaBackend *cuda, const Layer *layer);
+// Whether pairs and g are f16 where the operand type is bf16.
+bool experts_halved(const CudaBackend *cuda, const Layer *layer);
 // g = activation(gate)·up of the pairs; pairs = down·g.
 Status experts_tile_gate_up(CudaBackend *cuda, const Layer *layer, void *g, Error *error);
 Status experts_tile_down(CudaBackend *cuda, const Layer *layer, const void *g, Error *error);

@@ -1,16 +1,81 @@
-// All experts' GEMMs in one launch each, by the tiles of gemm/tile_kernel.cuh, which find their expert's rows of x and of W
-// in a table on the device.
+// All experts' GEMMs in one launch each, by the tiles of gemm/tile_kernel.cuh or, of quantised weights, of
+// gemm/unpack_tile.cuh, which find their expert's rows of x and of W in a table on the device.
 #include "kernels/cuda/experts/experts.cuh"
+#include "kernels/cuda/experts/unpacked.cuh"
 #include "kernels/cuda/gemm/tile_launch.cuh"
 
 enum { GROUP_COLUMNS = 256 };
 
-bool experts_tiled(const CudaBackend *cuda, const Layer *layer) {
+// Tiles of 16-bit weights have gates by SiLU or tanh's GELU, without biases; unpacked ones any gates, and operands in f16:
+// also where the operand type is bf16, if what the gates give has a bound.
+enum GroupWay { GROUPS_APART, GROUPS_TILED, GROUPS_UNPACKED };
+static GroupWay way_of(const CudaBackend *cuda, const Layer *layer, const Linear *w) {
     const DType type = cuda->operand;
-    const int format = type == DTYPE_BF16 ? FORMAT_BF16 : FORMAT_F16;
-    return dispatch_features(&cuda->device.card)->wgmma && type != DTYPE_F32 &&
-           cuda->shape->activation == ACTIVATION_SILU && layer->gate_up.part[0].format == format &&
-           layer->down.part[0].format == format && !layer->b_gate && !layer->b_up;
+    const int format = w->part[0].format;
+    const Activation activation = cuda->shape->activation;
+    const bool gated = w == &layer->gate_up,
+               plain = !gated || ((activation == ACTIVATION_SILU || activation == ACTIVATION_GELU_TANH) &&
+                                  !layer->b_gate && !layer->b_up);
+    if (!dispatch_features(&cuda->device.card)->wgmma || type == DTYPE_F32) return GROUPS_APART;
+    if (format == (type == DTYPE_BF16 ? FORMAT_BF16 : FORMAT_F16)) return plain ? GROUPS_TILED : GROUPS_APART;
+    const bool halves = type == DTYPE_F16 || activation == ACTIVATION_CLAMPED_SWIGLU;
+    return halves && format_grouped(format) && w->rows / cuda->shape->experts.n % 2 == 0 ? GROUPS_UNPACKED
+                                                                                         : GROUPS_APART;
+}
+
+bool experts_halved(const CudaBackend *cuda, const Layer *layer) {
+    return cuda->operand == DTYPE_BF16 && experts_tiled(cuda, layer) &&
+           way_of(cuda, layer, &layer->gate_up) == GROUPS_UNPACKED;
+}
+
+bool experts_tiled(const CudaBackend *cuda, const Layer *layer) {
+    const GroupWay up = way_of(cuda, layer, &layer->gate_up), down = way_of(cuda, layer, &layer->down);
+    return cuda->operand == DTYPE_BF16 ? up && up == down : up && down;
+}
+
+static UnpackedLaunch *unpacked_for(int format) {
+    switch (format) {
+    case FORMAT_Q8:
+        return unpacked_launch<FORMAT_Q8>;
+    case FORMAT_Q8S:
+        return unpacked_launch<FORMAT_Q8S>;
+    case FORMAT_Q8M:
+        return unpacked_launch<FORMAT_Q8M>;
+    case FORMAT_Q4:
+        return unpacked_launch<FORMAT_Q4>;
+    case FORMAT_IQ4:
+        return unpacked_launch<FORMAT_IQ4>;
+    case FORMAT_FP4:
+        return unpacked_launch<FORMAT_FP4>;
+    case FORMAT_Q2:
+        return unpacked_launch<FORMAT_Q2>;
+    case FORMAT_Q3:
+        return unpacked_launch<FORMAT_Q3>;
+    case FORMAT_Q5:
+        return unpacked_launch<FORMAT_Q5>;
+    case FORMAT_Q5M:
+        return unpacked_launch<FORMAT_Q5M>;
+    case FORMAT_Q6:
+        return unpacked_launch<FORMAT_Q6>;
+    case FORMAT_E4M3:
+        return unpacked_launch<FORMAT_E4M3>;
+    case FORMAT_NF4:
+        return unpacked_launch<FORMAT_NF4>;
+    default:
+        return unpacked_launch<FORMAT_Q4M>;
+    }
+}
+
+// Tiles of as many pairs as most experts fill: W is unpacked once for each of an expert's tiles.
+static Status launch_unpacked(CudaBackend *cuda, Gemm *g, Error *error) {
+    const Experts *e = &cuda->shape->experts;
+    const int tokens = g->n > 64 * e->n ? 128 : 64;
+    FlatArguments a = flat_arguments(cuda, g, 0, 0, 0);
+    a.n = g->n, a.w.rows = g->w->rows / e->n;
+    a.y_stride = g->epilogue == EPILOGUE_GATED ? a.w.rows / 2 : a.w.rows;
+    const UnpackedGroups groups = {e->n, tokens, cuda->scratch.routes.start};
+    return cuda_check(unpacked_for(a.w.format)(cuda, a, groups), error,
+                      "experts' GEMMs of %d rows by quantised [%d, %d]", g->n, g->w->rows, g->w->cols);
 }
 
 // Rows of x for the pairs of the step, rows of W of each expert.
@@ -38,15 +103,32 @@ static Status launch_groups(CudaBackend *cuda, const Linear *w, const void *x, c
 Status experts_tile_gate_up(CudaBackend *cuda, const Layer *layer, void *g, Error *error) {
     const int size = cuda->shape->experts.size;
     Status status;
-    WITH_TYPE_16(cuda->operand,
-                 (status = launch_groups<T>(cuda, &layer->gate_up, cuda->scratch.routes.pairs,
-                                            GatedEpilogue<T, ACTIVATION_SILU>{(T *)g, size}, error)));
+    if (way_of(cuda, layer, &layer->gate_up) == GROUPS_UNPACKED) {
+        Gemm gemm = {&layer->gate_up, cuda->scratch.routes.pairs,
+                     cuda->step.n_tokens * cuda->shape->experts.n_active, EPILOGUE_GATED, g};
+        gemm.bias = layer->b_gate, gemm.other = layer->b_up;
+        return launch_unpacked(cuda, &gemm, error);
+    }
+    const void *x = cuda->scratch.routes.pairs;
+    if (cuda->shape->activation == ACTIVATION_SILU)
+        WITH_TYPE_16(cuda->operand,
+                     (status = launch_groups<T>(cuda, &layer->gate_up, x,
+                                                GatedEpilogue<T, ACTIVATION_SILU>{(T *)g, size}, error)));
+    else
+        WITH_TYPE_16(cuda->operand, (status = launch_groups<T>(
+                                         cuda, &layer->gate_up, x,
+                                         GatedEpilogue<T, ACTIVATION_GELU_TANH>{(T *)g, size}, error)));
     return status;
 }
 
 Status experts_tile_down(CudaBackend *cuda, const Layer *layer, const void *g, Error *error) {
     const int hidden = cuda->shape->hidden_size;
     Status status;
+    if (way_of(cuda, layer, &layer->down) == GROUPS_UNPACKED) {
+        Gemm gemm = {&layer->down, g, cuda->step.n_tokens * cuda->shape->experts.n_active, EPILOGUE_STORE,
+                     cuda->scratch.routes.pairs};
+        return launch_unpacked(cuda, &gemm, error);
+    }
     WITH_TYPE_16(cuda->operand, (status = launch_groups<T>(
                                      cuda, &layer->down, g,
                                      StoreEpilogue<T>{(T *)cuda->scratch.routes.pairs, hidden}, error)));

@@ -244,6 +244,11 @@ __global__ void __launch_bounds__(SORT_THREADS) sort_kernel(const __grid_constan
     }
 }
 
+// Within the range of f16; NaN stays.
+__device__ inline float half_of(float v) {
+    return v > 65504 ? 65504 : v < -65504 ? -65504 : v;
+}
+
 // Rows of normed for the pairs, 16 bytes a thread. Grid: [n_pairs].
 __global__ void __launch_bounds__(128)
     gather_kernel(const uint4 *normed, const int32_t *token, int pieces, uint4 *pairs) {
@@ -252,6 +257,20 @@ __global__ void __launch_bounds__(128)
     const uint4 *from = normed + (int64_t)token[blockIdx.x] * pieces;
     uint4 *to = pairs + (int64_t)blockIdx.x * pieces;
     for (int i = threadIdx.x; i < pieces; i += 128) to[i] = from[i];
+}
+
+// The same of bf16, as f16; what that cannot hold becomes its largest number.
+__global__ void __launch_bounds__(128)
+    gather_halves_kernel(const __nv_bfloat162 *normed, const int32_t *token, int pairs_a_row,
+                         __half2 *pairs) {
+    let_next_begin();
+    kernels_before();
+    const __nv_bfloat162 *from = normed + (int64_t)token[blockIdx.x] * pairs_a_row;
+    __half2 *to = pairs + (int64_t)blockIdx.x * pairs_a_row;
+    for (int i = threadIdx.x; i < pairs_a_row; i += 128) {
+        const float2 v = __bfloat1622float2(from[i]);
+        to[i] = __floats2half2_rn(half_of(v.x), half_of(v.y));
+    }
 }
 
 // Rows of the pairs times their weights. Grid: [n_pairs].
@@ -265,13 +284,17 @@ __global__ void __launch_bounds__(128)
     for (int i = threadIdx.x; i < hidden; i += 128) row[i] = from_float<T>(by * to_float(row[i]));
 }
 
-Status experts_sort(CudaBackend *cuda, Error *error) {
+Status experts_sort(CudaBackend *cuda, bool halved, Error *error) {
     const DecoderShape *s = cuda->shape;
     const CudaRoutes *r = &cuda->scratch.routes;
     SortArguments a = {*r, cuda->step.n_tokens * s->experts.n_active, s->experts.n_active, s->experts.n};
     int pieces = (int)((size_t)s->hidden_size * operand_bytes(cuda->operand) / 16);
     cudaError_t code = launch_dependent(cuda, sort_kernel, 1, SORT_THREADS, 0, a);
-    if (code == cudaSuccess)
+    if (code == cudaSuccess && halved)
+        code = launch_dependent(cuda, gather_halves_kernel, a.n_pairs, 128, 0,
+                                (const __nv_bfloat162 *)cuda->scratch.normed, (const int32_t *)r->token,
+                                s->hidden_size / 2, (__half2 *)r->pairs);
+    else if (code == cudaSuccess)
         code = launch_dependent(cuda, gather_kernel, a.n_pairs, 128, 0, (const uint4 *)cuda->scratch.normed,
                                 (const int32_t *)r->token, pieces, (uint4 *)r->pairs);
     if (code == cudaSuccess && s->experts.scales_input)

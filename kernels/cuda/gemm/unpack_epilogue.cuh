@@ -78,6 +78,33 @@ template <Activation ACTIVATION> struct UnpackGated {
     }
 };
 
+// The same of any activation, with biases of gates and of ups, NULL: none.
+struct UnpackPairs {
+    template <int TILES>
+    static __device__ void end(const FlatArguments &a, int tile, int token, float (&sums)[TILES][4]) {
+        const int lane = threadIdx.x % 32, g = lane / 4;
+        const bool odd = g % 2;
+        const int unit = tile * (FLAT_ROWS / 2) + threadIdx.x / 32 * 8 + g / 2 + (odd ? 4 : 0);
+        const int first = token + lane % 4 * 2;
+        const bool there = unit < a.w.rows / 2;
+        const float of_gate = a.bias && there ? a.bias[unit] : 0,
+                    of_up = a.other && there ? a.other[unit] : 0;
+        __half *to = (__half *)a.y + (int64_t)first * a.y_stride + unit;
+#pragma unroll
+        for (int i = 0; i < TILES; i++) {
+#pragma unroll
+            for (int j = 0; j < 2; j++) {
+                const float got = __shfl_xor_sync(~0u, odd ? sums[i][j] : sums[i][j + 2], 4);
+                const float gate = odd ? got : sums[i][j], up = odd ? sums[i][j + 2] : got;
+                if (first + 8 * i + j < a.n && there)
+                    to[j * a.y_stride] =
+                        __float2half_rn(activate_pair(a.activation, gate + of_gate, up + of_up));
+            }
+            to += 8 * (int64_t)a.y_stride;
+        }
+    }
+};
+
 // Heads: RoPE, q to y, k and v to their slots.
 struct UnpackHeads {
     template <int TILES>

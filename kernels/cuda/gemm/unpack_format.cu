@@ -1,37 +1,25 @@
 // The kernels of unpack_tile.cuh for weights of one format each, compiled by themselves.
 // INSTANCES: FORMAT_Q8 FORMAT_Q8S FORMAT_Q8M FORMAT_Q4 FORMAT_Q4M FORMAT_IQ4 FORMAT_FP4 FORMAT_Q2 FORMAT_Q3
 // INSTANCES: FORMAT_Q5 FORMAT_Q5M FORMAT_Q6 FORMAT_E4M3 FORMAT_NF4
-#include "kernels/cuda/gemm/tensor_map.cuh"
 #include "kernels/cuda/gemm/unpack_gemm.cuh"
-#include "kernels/cuda/gemm/unpack_tile.cuh"
+#include "kernels/cuda/gemm/unpack_maps.cuh"
 #include "kernels/cuda/device/launch.cuh"
-
-template <int FORMAT> static cudaError_t make_maps(UnpackTileMaps *maps, const FlatArguments &a, int tokens) {
-    int dim = a.epilogue == EPILOGUE_HEADS ? a.heads.head_dim : 0;
-    cudaError_t code = make_bytes_map(&maps->w, a.w.data, a.w.row_bytes, a.w.rows, dim, 128);
-    if (code == cudaSuccess && Unpack<FORMAT>::SCALE_BYTES > 0)
-        code = make_bytes_map(&maps->scales, a.w.data, a.w.row_bytes, a.w.rows, dim,
-                              Unpack<FORMAT>::SCALE_BYTES);
-    if (code == cudaSuccess) code = make_tile_map(&maps->x, a.x, a.n, a.w.cols, tokens / 2);
-    if (code == cudaSuccess) code = make_tile_map(&maps->half_x, a.x, a.n, a.w.cols, tokens / 4);
-    return code;
-}
 
 template <int FORMAT, int TOKENS, class Epilogue>
 static cudaError_t launch(const CudaBackend *cuda, const FlatArguments &a) {
-    auto kernel = unpack_tile_kernel<FORMAT, TOKENS, Epilogue>;
+    auto kernel = unpack_tile_kernel<FORMAT, TOKENS, Epilogue, UnpackWalk<TOKENS>>;
     int shared = sizeof(UnpackTileShared<FORMAT, TOKENS>);
     int64_t tiles =
                 (int64_t)((a.n + TOKENS - 1) / TOKENS) * ((a.w.rows + 2 * FLAT_ROWS - 1) / (2 * FLAT_ROWS)),
             clusters = cuda->device.card.n_sms / 2;
     UnpackTileMaps maps;
-    cudaError_t code = make_maps<FORMAT>(&maps, a, TOKENS);
+    cudaError_t code = make_unpack_maps<FORMAT>(&maps, a, a.w.rows, TOKENS);
     if (code == cudaSuccess)
         code = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared);
     // Twice as many clusters as tiles: each takes half of one.
     if (2 * tiles < clusters) clusters = 2 * tiles;
     return code == cudaSuccess ? launch_dependent(cuda, kernel, dim3(2 * (unsigned)clusters),
-                                                  UNPACK_TILE_THREADS, shared, maps, a)
+                                                  UNPACK_TILE_THREADS, shared, maps, a, UnpackGroups{})
                                : code;
 }
 

@@ -13,7 +13,8 @@
 //
 // Blocks stay until all tiles are done, cluster after cluster. Tiles that would leave half of the clusters idle in the
 // last round are halved along the tokens. A row's sum is added up in the order of the columns, however wide its tile
-// is.
+// is. Which tiles there are a walk says: those of one matrix, or of many one below the other, each for rows of x by
+// themselves (experts).
 #ifndef PALAVER_KERNELS_CUDA_GEMM_UNPACK_TILE_CUH
 #define PALAVER_KERNELS_CUDA_GEMM_UNPACK_TILE_CUH
 
@@ -44,6 +45,16 @@ struct UnpackTileMaps {
     CUtensorMap w, scales, x, half_x; // of x: what a block brings of a tile, and of half a tile
 };
 
+// The matrices of UnpackGroupWalk: a.w's data has those of n groups, a.w.rows of each, one below the other. On the device,
+// of the kernel before: where each one's rows of x begin, [n + 1].
+struct UnpackGroups {
+    int n; // 0: there is one matrix
+    const int32_t *starts;
+};
+
+template <int TOKENS> struct UnpackWalk;
+template <int TOKENS> struct UnpackGroupWalk;
+
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
 // Stages of a ring one after the other; `phase` is the parity of the round.
@@ -57,8 +68,9 @@ template <int STAGES> struct RingPlace {
 // The tiles of a cluster, one after the other: `whole` ones, then halves of the others. Those that run side by side
 // share W's rows.
 template <int TOKENS> struct UnpackWalk {
+    static constexpr bool GROUPED = false;
     int wide, whole, n, t; // wide: tiles along the tokens; n: whole tiles and halves
-    __device__ explicit UnpackWalk(const FlatArguments &a) {
+    __device__ UnpackWalk(const FlatArguments &a, const UnpackGroups &) {
         int clusters = gridDim.x / 2;
         wide = (a.n + TOKENS - 1) / TOKENS;
         whole = wide * ((a.w.rows + 2 * FLAT_ROWS - 1) / (2 * FLAT_ROWS));
@@ -75,12 +87,51 @@ template <int TOKENS> struct UnpackWalk {
         return tile() % wide * TOKENS + (half() ? (t - whole) % 2 * (TOKENS / 2) : 0);
     }
     __device__ int row_tile() const { return tile() / wide * 2 + (int)cluster_rank(); } // of FLAT_ROWS
+    __device__ int first_row() const { return 0; }
+    __device__ const FlatArguments &arguments(const FlatArguments &a) const { return a; }
+};
+
+// The same over groups, one after the other, all of them whole.
+template <int TOKENS> struct UnpackGroupWalk {
+    static constexpr bool GROUPED = true;
+    const int32_t *starts;
+    int n, rows, row_tiles, t, group, begin, end, wide, first; // first: tile of the group
+    __device__ UnpackGroupWalk(const FlatArguments &a, const UnpackGroups &groups)
+        : starts(groups.starts), n(groups.n), rows(a.w.rows),
+          row_tiles((a.w.rows + 2 * FLAT_ROWS - 1) / (2 * FLAT_ROWS)), t((int)blockIdx.x / 2), group(-1),
+          begin(0), end(starts[0]), wide(0), first(0) {
+        seek();
+    }
+    __device__ void seek() {
+        while (group < n && t >= first + wide * row_tiles) {
+            first += wide * row_tiles, group++, begin = end;
+            if (group < n) end = starts[group + 1];
+            wide = (end - begin + TOKENS - 1) / TOKENS;
+        }
+    }
+    __device__ bool more() const { return group < n; }
+    __device__ void next() {
+        t += gridDim.x / 2;
+        seek();
+    }
+    static __device__ constexpr bool half() { return false; }
+    __device__ int token() const { return begin + (t - first) % wide * TOKENS; }
+    __device__ int row_tile() const { return (t - first) / wide * 2 + (int)cluster_rank(); }
+    __device__ int first_row() const { return group * rows; }
+    // What epilogues are told: where the group's rows of x end, and its biases, of pairs of gate and up.
+    __device__ FlatArguments arguments(const FlatArguments &a) const {
+        FlatArguments own = a;
+        own.n = end;
+        if (a.bias) own.bias += (int64_t)group * (rows / 2);
+        if (a.other) own.other += (int64_t)group * (rows / 2);
+        return own;
+    }
 };
 
 // The copying thread.
-template <int FORMAT, int TOKENS>
+template <int FORMAT, int TOKENS, class Walk>
 __device__ inline void copy_unpack_tiles(UnpackTileShared<FORMAT, TOKENS> *s, const UnpackTileMaps &maps,
-                                         const FlatArguments &a) {
+                                         const FlatArguments &a, const UnpackGroups &groups) {
     typedef UnpackTileShared<FORMAT, TOKENS> Shared;
     typedef Unpack<FORMAT> W;
     constexpr int FULL = chunk_elements(FORMAT), PARTS = W::COLUMNS / UNPACK_DEPTH, HALF = TOKENS / 2,
@@ -116,14 +167,16 @@ __device__ inline void copy_unpack_tiles(UnpackTileShared<FORMAT, TOKENS> *s, co
                      token + rank * tokens, full, often);
         x.next();
     };
-    UnpackWalk<TOKENS> at(a);
+    if (Walk::GROUPED) kernels_before(); // it says where the groups are
+    Walk at(a, groups);
     bool first = at.more();
-    if (first) copy_w(at.row_tile() * FLAT_ROWS, 0); // before x is there
+    auto row = [&] { return at.first_row() + at.row_tile() * FLAT_ROWS; };
+    if (first) copy_w(row(), 0); // before x is there
     kernels_before();
     let_next_begin();
     for (; at.more(); at.next())
         for (int step = 0; step < steps; step++) {
-            if (!first) copy_w(at.row_tile() * FLAT_ROWS, step * W::COLUMNS);
+            if (!first) copy_w(row(), step * W::COLUMNS);
             first = false;
             for (int i = 0; i < PARTS; i++)
                 copy_x(at.half(), at.token(), step * W::COLUMNS + i * UNPACK_DEPTH);
@@ -187,29 +240,32 @@ template <int FORMAT, int TOKENS> struct UnpackMultiplier {
     }
 };
 
-template <int FORMAT, int TOKENS, class Epilogue>
-__device__ inline void multiply_unpacked(UnpackTileShared<FORMAT, TOKENS> *s, const FlatArguments &a) {
+template <int FORMAT, int TOKENS, class Epilogue, class Walk>
+__device__ inline void multiply_unpacked(UnpackTileShared<FORMAT, TOKENS> *s, const FlatArguments &a,
+                                         const UnpackGroups &groups) {
     UnpackMultiplier<FORMAT, TOKENS> m = {s, a.w.cols};
     kernels_before();
-    UnpackWalk<TOKENS> at(a);
+    Walk at(a, groups);
     for (; at.more() && !at.half(); at.next()) {
         float sums[TOKENS / 8][4];
         m.multiply(sums);
-        Epilogue::end(a, at.row_tile(), at.token(), sums);
+        Epilogue::end(at.arguments(a), at.row_tile(), at.token(), sums);
     }
-    for (; at.more(); at.next()) {
-        float sums[TOKENS / 16][4];
-        m.multiply(sums);
-        Epilogue::end(a, at.row_tile(), at.token(), sums);
-    }
+    if constexpr (!Walk::GROUPED)
+        for (; at.more(); at.next()) {
+            float sums[TOKENS / 16][4];
+            m.multiply(sums);
+            Epilogue::end(a, at.row_tile(), at.token(), sums);
+        }
 }
 
 #endif
 
 // Grid: clusters of two blocks, as many as fit at once or are needed.
-template <int FORMAT, int TOKENS, class Epilogue>
+template <int FORMAT, int TOKENS, class Epilogue, class Walk>
 __global__ void IN_CLUSTERS_OF(2) __launch_bounds__(UNPACK_TILE_THREADS, 1)
-    unpack_tile_kernel(const __grid_constant__ UnpackTileMaps maps, const __grid_constant__ FlatArguments a) {
+    unpack_tile_kernel(const __grid_constant__ UnpackTileMaps maps, const __grid_constant__ FlatArguments a,
+                       const UnpackGroups groups) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
     extern __shared__ __align__(1024) char memory[];
     auto *s = (UnpackTileShared<FORMAT, TOKENS> *)memory;
@@ -227,10 +283,10 @@ __global__ void IN_CLUSTERS_OF(2) __launch_bounds__(UNPACK_TILE_THREADS, 1)
     cluster_sync();
     if (threadIdx.x < FLAT_WARPS * 32) {
         take_registers<232>();
-        multiply_unpacked<FORMAT, TOKENS, Epilogue>(s, a);
+        multiply_unpacked<FORMAT, TOKENS, Epilogue, Walk>(s, a, groups);
     } else {
         give_registers<40>();
-        if (threadIdx.x == FLAT_WARPS * 32) copy_unpack_tiles<FORMAT, TOKENS>(s, maps, a);
+        if (threadIdx.x == FLAT_WARPS * 32) copy_unpack_tiles<FORMAT, TOKENS, Walk>(s, maps, a, groups);
         __syncwarp();
     }
     cluster_sync(); // the other block may still arrive here
