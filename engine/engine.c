@@ -9,6 +9,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+// Of a made-up model's layers nobody knows what they will be.
+static Fp8Inputs fp8_inputs(const Model *model, int wanted) {
+    if (wanted == FP8_NEVER) return FP8_INPUTS_KEPT;
+    if (!model->checkpoint) return wanted == FP8_ALWAYS ? FP8_INPUTS_ROWS : FP8_INPUTS_KEPT;
+    return checkpoint_fp8_inputs(model->checkpoint, wanted == FP8_ALWAYS);
+}
+
 Status engine_open_model(Model *model, const EngineOptions *options, Engine **out, Error *error) {
     *out = NULL;
     Engine *engine = calloc(1, sizeof *engine);
@@ -18,6 +25,7 @@ Status engine_open_model(Model *model, const EngineOptions *options, Engine **ou
     }
     engine->model = model;
     engine->n_rows = options->n_rows > 1 ? options->n_rows : 1;
+    model->shape.fp8_inputs = fp8_inputs(model, options->fp8);
     engine->no_steps_ahead = options->no_steps_ahead;
     engine->wants_unified = options->softmax == SOFTMAX_UNIFIED;
     // A bias that grows with the distance has no base.

@@ -40,6 +40,9 @@ typedef enum Softmax {
     SOFTMAX_RUNNING,
 } Softmax;
 
+// Whether what enters layers in FP8 is rounded to FP8 too (kernels/fp8.h): where their makers do, always, or never.
+typedef enum Fp8Rounding { FP8_AS_MADE, FP8_ALWAYS, FP8_NEVER } Fp8Rounding;
+
 enum { DEVICE_LAYERS_FIT = -1 };
 
 typedef struct EngineOptions {
@@ -55,6 +58,7 @@ typedef struct EngineOptions {
     int n_rows; // most sessions whose newest tokens go through one step (batch.h); 0 = 1. With more than one,
                 // cache.n_sequences is what is wanted: as many as fit in the memory that is free are there
     int softmax; // a Softmax
+    int fp8;     // an Fp8Rounding
     int chunk;   // most tokens evaluated in one step; 0 = the backend's favourite
     // For comparison: the step of a token begins once the host knows it, also where it could before.
     bool no_steps_ahead;

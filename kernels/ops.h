@@ -25,6 +25,7 @@
 #define PALAVER_KERNELS_OPS_H
 
 #include "kernels/dtype.h"
+#include "kernels/fp8.h"
 #include "kernels/base/status.h"
 
 #include <stdbool.h>
@@ -46,12 +47,13 @@ typedef struct Matrix {
     // of them; data is then the first one's. NULL: all rows follow each other.
     const void *const *pieces; // [n_pieces]
     int n_pieces;
+    float input_scale; // of DTYPE_E4M3: a fixed scale of its input's rounding (kernels/fp8.h); 0: it has none
 } Matrix;
 
 // Expert e's rows, of a matrix that holds those of n.
 static inline Matrix matrix_of_expert(const Matrix *all, int e, int n) {
     const int64_t rows = all->rows / n;
-    Matrix one = {all->type, rows, all->cols, NULL, NULL, 0};
+    Matrix one = {all->type, rows, all->cols, NULL, NULL, 0, all->input_scale};
     if (all->data)
         one.data = all->pieces ? all->pieces[e]
                                : (const char *)all->data + e * rows * dtype_row_bytes(all->type, all->cols);
@@ -227,6 +229,9 @@ typedef struct DecoderShape {
     float logit_scale;         // multiplies logits, without the output's bias; 0 means 1
     float logit_cap;           // likewise of logits; 0: no cap
     Activation activation;
+    // How inputs of layers in DTYPE_E4M3 are rounded (kernels/fp8.h). The CPU does so everywhere; a device may keep them in
+    // 16 bits, which are finer, where it multiplies no FP8 with FP8, or has no time to win by it.
+    Fp8Inputs fp8_inputs;
     Rope rope;
     int n_positions;   // rows of HeadWeights.positions: positions end there; 0: not learned, without end
     bool norms_turned; // norms of heads of q and k come after RoPE (Hunyuan): keys cannot be turned any more

@@ -42,6 +42,7 @@ static const Scope scopes[] = {
     {"model", "template_args", TALKS},
     {"backend", "device", LOADS | SHAPE | TUNES | LISTS | PULLS | LOOKS},
     {"backend", "softmax", LOADS | SHAPE},
+    {"backend", "fp8", LOADS | SHAPE},
     {"backend", "gpu_layers", LOADS | SHAPE | LOOKS},
     {"backend", NULL, LOADS | SHAPE | TUNES | LOOKS},
     {"ui", "color", ~0u},

@@ -25,6 +25,7 @@ static const char *const weights_words[] = {"own", "f16", "bf16", "int8", "int4"
 static const char *const head_words[] = {"own", "int8", NULL};
 static const int head_values[] = {WEIGHTS_OWN, WEIGHTS_INT8};
 static const char *const device_words[] = {"auto", "cpu", "cpu:reference", "cuda", NULL};
+static const char *const fp8_words[] = {"auto", "always", "never", NULL};           // as Fp8Rounding
 static const char *const softmax_words[] = {"auto", "unified", "running", NULL}; // as Softmax
 static const char *const template_words[] = {"auto", "jinja", NULL};
 static const char *const snapshots_words[] = {"off", NULL};
@@ -160,6 +161,7 @@ static const ConfigKey keys[] = {
     INTEGER_OR(backend, gpu_layers, engine.device_layers, 1, 100000, "auto", DEVICE_LAYERS_FIT,
                "last layers that lie on the GPU, the others on the CPU"),
     INTEGER_OR(backend, threads, engine.n_threads, 0, 1024, "auto", 0, "threads of the CPU backend"),
+    CHOICE(backend, fp8, engine.fp8, fp8_words, "whether FP8 layers round what enters them to FP8 as well"),
     CHOICE(backend, softmax, engine.softmax, softmax_words, "how attention keeps its weights in range"),
 
     SWITCH(ui, stats, ui.stats, "a line of figures after each reply"),

@@ -13,6 +13,7 @@
 
 #include "kernels/cpu/threads.h"
 #include "kernels/dtype.h"
+#include "kernels/fp8.h"
 #include "kernels/base/status.h"
 
 #include <stdbool.h>
@@ -40,6 +41,7 @@ typedef struct CheckpointTensor {
     // a quantised folder's weights (method) a place that cannot be read before checkpoint_make() has been there.
     const void *data;
     size_t bytes;
+    float input_scale; // Matrix.input_scale
     int file; // index for checkpoint_file()
 } CheckpointTensor;
 
@@ -78,6 +80,10 @@ Status checkpoint_make(const Checkpoint *checkpoint, const void *data, Threads *
 
 // Gives the memory of what was made back: it can be made again.
 void checkpoint_drop_made(const Checkpoint *checkpoint);
+
+// How the makers round what enters layers in FP8 (kernels/fp8.h); where they do not, with `asked` as it suits the weights'
+// scales. FP8_INPUTS_KEPT: not at all, or no weight is in FP8.
+Fp8Inputs checkpoint_fp8_inputs(const Checkpoint *checkpoint, bool asked);
 
 // Which weights are not held as the files have them, one line; NULL: all are.
 const char *checkpoint_notice(const Checkpoint *checkpoint);

@@ -86,7 +86,8 @@ static Status take_each(const ExpertReader *r, int kind, const char *pattern, Er
                              checkpoint_path(r->model->checkpoint), tensor->name, dtype_name(one.type),
                              dtype_name(all->type));
         r->rows[kind][e] = one.data;
-        *all = (Matrix){one.type, n * one.rows, one.cols, r->rows[kind][0], r->rows[kind], n};
+        const float scale = e > 0 && all->input_scale > one.input_scale ? all->input_scale : one.input_scale;
+        *all = (Matrix){one.type, n * one.rows, one.cols, r->rows[kind][0], r->rows[kind], n, scale};
     }
     return STATUS_OK;
 }
@@ -109,7 +110,7 @@ static Status take_stacked(const ExpertReader *r, const CheckpointTensor *tensor
             r->rows[kinds[k]][e] = (const char *)all.data + (e * n_kinds + k) * bytes;
     for (int k = 0; k < n_kinds; k++)
         *place_of(r, kinds[k]) =
-            (Matrix){all.type, n * rows, cols, r->rows[kinds[k]][0], r->rows[kinds[k]], (int)n};
+            (Matrix){all.type, n * rows, cols, r->rows[kinds[k]][0], r->rows[kinds[k]], (int)n, 0};
     return STATUS_OK;
 }
 

@@ -136,7 +136,11 @@ Status model_take_tensor(Model *model, const ParamSource *source, const Checkpoi
                          int64_t rows, int64_t cols, Matrix *matrix, Error *error) {
     Status status = check_tensor(model, tensor, rows, cols, error);
     if (status) return status;
-    *matrix = (Matrix){.type = tensor->type, .rows = rows > 0 ? rows : 1, .cols = cols, .data = tensor->data};
+    *matrix = (Matrix){.type = tensor->type,
+                       .rows = rows > 0 ? rows : 1,
+                       .cols = cols,
+                       .data = tensor->data,
+                       .input_scale = tensor->input_scale};
     unread_take_tensor(source, checkpoint_find(model->checkpoint, tensor->name));
     model->n_parameters += matrix->rows * matrix->cols;
     model->weight_bytes += (int64_t)tensor->bytes;

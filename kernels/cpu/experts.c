@@ -29,6 +29,7 @@ static Activations some_rows(const Activations *all, int64_t first, int64_t n) {
     rows.sums += first * groups * 2;
     if (rows.w8) rows.w8 += first * w8_stride(all->cols);
     rows.w8_scale += first;
+    if (rows.fp8) rows.fp8 += first * all->cols;
     return rows;
 }
 

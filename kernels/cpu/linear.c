@@ -8,7 +8,8 @@ typedef struct Prepare {
     const float *x;
     const int32_t *tokens;
     Norm norm; // no weight: x as it is
-    bool quantize, quantize_w8;
+    bool quantize, quantize_w8, round_fp8;
+    float fp8_scale; // fixed, the largest of the matrices'; 0: none
     int64_t n, n_parts, cols;
 } Prepare;
 
@@ -30,6 +31,8 @@ static void prepare_row(const Prepare *p, int64_t i) {
     }
     if (p->quantize_w8)
         cpu->w8_scale[i] = cpu->loops->quantize_w8(x, p->cols, cpu->w8 + i * w8_stride(p->cols));
+    if (p->round_fp8)
+        fp8_round_row(cpu->shape->fp8_inputs, p->fp8_scale, x, p->cols, cpu->fp8 + i * p->cols);
     if (!p->quantize) return;
     int64_t groups = p->cols / QUANT_GROUP;
     QuantRow row = {.q = cpu->q + i * p->cols,
@@ -52,10 +55,12 @@ static Activations prepare(Prepare *p, const Matrix *const *w, int n_matrices) {
         if (!w[i]->data) continue;
         p->quantize |= cpu->loops->quantized_activations && quant_is_type(w[i]->type);
         p->quantize_w8 |= w[i]->type == DTYPE_W8;
+        p->round_fp8 |= w[i]->type == DTYPE_E4M3 && cpu->shape->fp8_inputs;
+        if (w[i]->input_scale > p->fp8_scale) p->fp8_scale = w[i]->input_scale;
     }
     bool parallel = p->n > 1 && p->n * p->cols >= SERIAL_ELEMENTS;
     p->n_parts = parallel ? cpu_row_parts(cpu, p->n) : 1;
-    if (p->norm.weight || p->quantize || p->quantize_w8)
+    if (p->norm.weight || p->quantize || p->quantize_w8 || p->round_fp8)
         threads_run(cpu->threads, p->n_parts, prepare_part, p);
     return (Activations){.n = p->n,
                          .cols = p->cols,
@@ -66,7 +71,8 @@ static Activations prepare(Prepare *p, const Matrix *const *w, int n_matrices) {
                          .sum = cpu->sum,
                          .sums = cpu->sums,
                          .w8 = p->quantize_w8 ? cpu->w8 : NULL,
-                         .w8_scale = cpu->w8_scale};
+                         .w8_scale = cpu->w8_scale,
+                         .fp8 = p->round_fp8 ? cpu->fp8 : NULL};
 }
 
 Activations cpu_activations(CpuBackend *cpu, const float *x, int64_t n, int64_t cols, const Matrix *const *w,

@@ -11,6 +11,8 @@ attention over the numbers that the packed ones mean:
   exact  what the files mean
   held   where palaver holds a weight in a type that rounds it (engine/files/quantized/quantized.h says which), what that
          type means: minima in f16 (q4_1), f16
+  made   of FP8 whose makers round what enters a layer as well: the same over rounded inputs, each a sum in float64 (the
+         rule is in kernels/fp8.h; torch.float8_e4m3fn rounds)
 
 usage: make_quantized.py   (needs numpy, torch, transformers, safetensors; writes PROVENANCE.txt, and the seeds of
 tests/fuzz/corpus/fuzz_quantized)
@@ -316,6 +318,7 @@ MODELS = {
     "fp8-channel": (LLAMA, (fp8_channel, dict(quant_method="fbgemm_fp8", activation_scale_ub=1200.0,
                                               modules_to_not_convert=["lm_head"]))),
     "fp8-block": (WIDE_LLAMA, (fp8_block, dict(FP8, weight_block_size=[128, 128]))),
+    "fp8-powers": (WIDE_LLAMA, (fp8_block, dict(FP8, weight_block_size=[128, 128], scale_fmt="ue8m0"))),
     "ct-int4": (LLAMA, packed(4, 32)),
     "ct-int4-asym": (LLAMA, packed(4, -1, symmetric=False)),
     "ct-int4-order": (LLAMA, packed(4, 32, act_order=True)),
@@ -332,6 +335,9 @@ MODELS = {
     "mxfp4": (GPT_OSS, (mxfp4_experts, dict(quant_method="mxfp4", modules_to_not_convert=[
         "model.layers.*.self_attn", "model.layers.*.mlp.router", "model.embed_tokens", "lm_head"]))),
 }
+# How inputs are rounded, and by which fixed scale.
+MADE = {"fp8-tensor": ("rows", 0.02), "fp8-channel": ("rows", 0), "fp8-block": ("groups", 0), "fp8-powers": ("powers", 0),
+        "ct-fp8": ("rows", 0), "fp8-experts": ("groups", 0)}
 WHOLE = (awq_experts, fp8_experts, mxfp4_experts) # methods that choose what to quantise, and name the parts, themselves
 
 
@@ -339,8 +345,48 @@ def is_linear(key, value):
     return value.ndim == 2 and not any(part in key for part in ("embed", "lm_head"))
 
 
-def write_case(folder, name, config, state, ids, cases):
-    logits = logits_of(load_model(config, state), ids, list(range(len(ids))))
+def round_inputs(x, how, fixed):
+    """x [..., columns] as e4m3 times scales: of rows ("rows"), of 128 columns ("groups", "powers": with powers of two)."""
+    size = x.shape[-1] if how == "rows" or fixed else 128
+    out = []
+    for part in x.split(size, -1):
+        scale = part.abs().amax(-1, keepdim=True) / 448 if not fixed else torch.full_like(part[..., :1], fixed)
+        if how == "powers" and not fixed:
+            scale = torch.exp2(torch.ceil(torch.log2(scale)))
+        out.append((part / scale).clamp(-448, 448).to(torch.float8_e4m3fn).to(x.dtype) * scale)
+    return torch.cat(out, -1)
+
+
+class RoundedInputs:
+    """While it is entered, linear layers with a weight of the model that is quantised round their inputs."""
+
+    def __init__(self, model, quantised, how, fixed):
+        model.config._experts_implementation = "eager" # which is linear layers
+        self.how, self.fixed, self.linear = how, fixed, torch.nn.functional.linear
+        self.places = {p.untyped_storage().data_ptr() for n, p in model.named_parameters() if n in quantised}
+
+    def __enter__(self):
+        def linear(x, w, bias=None):
+            if w.untyped_storage().data_ptr() not in self.places:
+                return self.linear(x, w, bias)
+            self.met.add(w.untyped_storage().data_ptr())
+            return self.linear(round_inputs(x, self.how, self.fixed).double(), w.double()).to(x.dtype)
+        self.met = set()
+        torch.nn.functional.linear = linear
+        return self
+
+    def __exit__(self, *_):
+        torch.nn.functional.linear = self.linear
+        assert self.met >= self.places, "a quantised layer was not met"
+
+
+def write_case(folder, name, config, state, ids, cases, rounding=None):
+    model = load_model(config, state)
+    if rounding:
+        with RoundedInputs(model, *rounding):
+            logits = logits_of(model, ids, list(range(len(ids))))
+    else:
+        logits = logits_of(model, ids, list(range(len(ids))))
     logits.astype("<f4").tofile(os.path.join(folder, f"{name}.logits"))
     cases.append({"name": name, "ids": ids, "positions": list(range(len(ids))), "from": 0, "logits": f"{name}.logits"})
     return logits
@@ -350,12 +396,13 @@ def make(name, config_dict, method, quantization, report):
     folder = os.path.join(OUT, name)
     os.makedirs(folder)
     config = make_config(config_dict)
-    saved, exact, held = {}, {}, {}
+    saved, exact, held, quantised = {}, {}, {}, set()
     for key, value in random_weights(load_model_skeleton(config), name).items():
         if method in WHOLE:
             made = method(key, value.double().numpy())
             if made:
                 saved.update({part: content.clone().contiguous() for part, content in made[0].items()})
+                quantised.add(key)
                 exact[key], held[key] = tensor(made[1]), tensor(made[2])
                 continue
         if method in WHOLE or not is_linear(key, value):
@@ -364,6 +411,7 @@ def make(name, config_dict, method, quantization, report):
             exact[key] = held[key] = saved[name_in_file].float()
             continue
         stem = key.removesuffix("weight")
+        quantised.add(key)
         parts, means, rounded = method(name + key, value.double().numpy())
         saved.update({stem + part: content.clone().contiguous() for part, content in parts.items()})
         exact[key], held[key] = tensor(means), tensor(rounded)
@@ -376,6 +424,10 @@ def make(name, config_dict, method, quantization, report):
     if any(not torch.equal(exact[key], held[key]) for key in exact):
         near = write_case(folder, "held", config, held, ids, cases)
         line += f"; as they are held they are off by {np.abs(near - right).max() / np.abs(right).max():.1e}"
+    if name in MADE:
+        rounding = ({key for key in exact if key in quantised}, *MADE[name])
+        near = write_case(folder, "made", config, exact, ids, cases, rounding)
+        line += f"; with inputs in FP8 they are off by {np.abs(near - right).max() / np.abs(right).max():.1e}"
     with open(os.path.join(folder, "golden.json"), "w") as f:
         json.dump(dict(vocab_size=config.vocab_size, cases=cases), f)
     report.append(line)

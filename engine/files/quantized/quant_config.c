@@ -163,7 +163,13 @@ static Status read_fp8(QuantConfig *c, const json_t *q, Error *error) {
         if (json_array_size(size) != 2 || c->block[i] <= 0 || c->block[i] > 1 << 20)
             status = refuse_value(c, "weight_block_size", size, "blocks of [rows, columns]", error);
     }
-    c->rounds_activations = true;
+    const bool powers = json_text_is(q, "scale_fmt", "ue8m0");
+    c->fp8_inputs = c->block[1] == 0           ? FP8_INPUTS_ROWS
+                    : c->block[1] != FP8_GROUP ? FP8_INPUTS_KEPT
+                    : powers                   ? FP8_INPUTS_POWERS
+                                               : FP8_INPUTS_GROUPS;
+    c->fixed_inputs = json_text_is(q, "activation_scheme", "static");
+    c->rounds_activations = c->fp8_inputs == FP8_INPUTS_KEPT;
     c->ignored = json_member(q, "modules_to_not_convert") ? json_member(q, "modules_to_not_convert") : listed;
     return status ? status
                   : check_keys(c, q,
@@ -235,6 +241,23 @@ static Status check_arguments(QuantConfig *c, const json_t *arguments, bool weig
     return STATUS_OK;
 }
 
+// What enters a layer: FP8 by rows, by groups of 128, or by a fixed scale of the whole tensor; anything else is left out.
+static Status note_inputs(QuantConfig *c, const json_t *inputs, Error *error) {
+    int64_t size = -1;
+    Status status = check_arguments(c, inputs, false, error);
+    if (!status && json_member(inputs, "group_size"))
+        status = json_read_integer(inputs, c->path, "group_size", &size, error);
+    const bool groups = json_text_is(inputs, "strategy", "group"), is_float = json_text_is(inputs, "type", "float");
+    const bool rows = json_text_is(inputs, "strategy", "token") || json_text_is(inputs, "strategy", "tensor");
+    const bool kept = c->fp8_inputs != FP8_INPUTS_KEPT; // of another scheme: one for all layers is
+    if (!is_float || !(rows || (groups && size == FP8_GROUP)) || (kept && (c->fp8_inputs == FP8_INPUTS_GROUPS) != groups))
+        c->rounds_activations = true;
+    else
+        c->fp8_inputs = groups ? FP8_INPUTS_GROUPS : FP8_INPUTS_ROWS;
+    if (is_float && json_is_false(json_member(inputs, "dynamic"))) c->fixed_inputs = true;
+    return status;
+}
+
 static Status check_scheme(QuantConfig *c, const json_t *scheme, Error *error) {
     static const char FORMATS[] = " dense pack-quantized int-quantized float-quantized naive-quantized ";
     const json_t *inputs = json_member(scheme, "input_activations");
@@ -245,8 +268,8 @@ static Status check_scheme(QuantConfig *c, const json_t *scheme, Error *error) {
     if (!status && !json_is_object(json_member(scheme, "weights")))
         return refuse_value(c, "config_groups", scheme, "groups whose weights are quantised", error);
     if (!status) status = check_arguments(c, json_member(scheme, "weights"), true, error);
-    if (!status && inputs) status = check_arguments(c, inputs, false, error);
-    if (inputs || json_member(scheme, "output_activations")) c->rounds_activations = true;
+    if (!status && inputs) status = note_inputs(c, inputs, error);
+    if (json_member(scheme, "output_activations")) c->rounds_activations = true;
     return status;
 }
 

@@ -65,6 +65,22 @@ static Status read_blocks(const QuantReader *r, const char *suffix, QuantWeight 
     return quant_parts_expect(r, suffix, &w->scale, w->rows, w->scale.n_dims == 1 ? -1 : 1);
 }
 
+// The fixed scale of what enters the layer, where the makers use one.
+static Status read_input_scale(QuantReader *r, QuantWeight *w) {
+    static const char *const NAMES[] = {"input_scale", "activation_scale"};
+    for (size_t i = 0; i < sizeof NAMES / sizeof *NAMES; i++) {
+        Part part = {0};
+        Status status = quant_parts_take(r, NAMES[i], PART_SCALE, false, &part);
+        if (status) return status;
+        if (!part.data || !r->config->fixed_inputs) continue;
+        const float scale = part.elements == 1 ? quant_parts_number(&part, 0) : 0;
+        if (!(scale >= 0x1p-126f) || !isfinite(scale))
+            return quant_parts_damaged(r, NAMES[i], "should be one scale above 0");
+        w->tensor.input_scale = scale;
+    }
+    return STATUS_OK;
+}
+
 static Status open_e4m3(QuantReader *r, QuantWeight *w) {
     Part inverse = {0};
     const char *suffix = "weight_scale";
@@ -81,6 +97,7 @@ static Status open_e4m3(QuantReader *r, QuantWeight *w) {
     w->rows = w->weight.shape[0];
     w->cols = w->weight.shape[1];
     status = read_blocks(r, suffix, w);
+    if (!status) status = read_input_scale(r, w);
     if (w->cols % 32 == 0 && (w->groups == 1 || w->group_size % dtype_block_size(DTYPE_E4M3) == 0))
         w->tensor.type = DTYPE_E4M3, w->block = e4m3_block;
     else

@@ -21,6 +21,7 @@ typedef struct Quantized {
     char *region; // NULL: none yet
     size_t bytes;
     char notice[500];
+    Fp8Inputs fp8_inputs, fp8_suited; // as the makers have them, and as the weights' scales suit
 } Quantized;
 
 // ---- finding ------------------------------------------------------------------------------------------------
@@ -34,6 +35,11 @@ static bool is_activation_scale(const QuantConfig *config, const char *name) {
         if (text_has_suffix(name, ENDS[i]))
             return config->method == QUANT_FP8 || config->method == QUANT_COMPRESSED;
     return false;
+}
+
+static bool is_input_scale(const char *name) {
+    return text_has_suffix(name, ".input_scale") || text_has_suffix(name, ".activation_scale") ||
+           text_has_suffix(name, ".input_scale_ub");
 }
 
 static Status check_listed(const QuantReader *r) {
@@ -90,7 +96,7 @@ static Status find_weights(QuantReader *r, Quantized *q, bool *scales) {
             if (status) return status;
         } else if (is_activation_scale(r->config, r->main->name)) {
             r->taken[i] = true;
-            *scales = true;
+            *scales = *scales || r->config->fp8_inputs == FP8_INPUTS_KEPT || !is_input_scale(r->main->name);
         }
     }
     if (q->n > 0) return STATUS_OK;
@@ -161,6 +167,16 @@ static void write_notice(Quantized *q, bool activations) {
                  "%sactivations stay as they are, which the makers round to 8 bits", size ? "; " : "");
 }
 
+static void note_fp8(Quantized *q, Fp8Inputs inputs) {
+    for (size_t i = 0; i < q->n; i++) {
+        const QuantWeight *w = &q->weights[i];
+        if (w->tensor.type != DTYPE_E4M3) continue;
+        if (w->groups > 1) q->fp8_suited = FP8_INPUTS_GROUPS;
+        if (q->fp8_suited == FP8_INPUTS_KEPT) q->fp8_suited = FP8_INPUTS_ROWS;
+        q->fp8_inputs = inputs;
+    }
+}
+
 // Folders of the first AutoGPTQ and AutoAWQ say in a file of its own what stands in config.json since.
 static Status adopt_config(Checkpoint *checkpoint, Error *error) {
     static const char *const FILES[][2] = {{"quantize_config.json", "gptq"}, {"quant_config.json", "awq"}};
@@ -199,6 +215,7 @@ Status quantized_open(Checkpoint *checkpoint, Error *error) {
     if (!status) status = replace(checkpoint, q, taken, error);
     free(taken);
     if (!status) write_notice(q, scales || config.rounds_activations);
+    if (!status) note_fp8(q, config.fp8_inputs);
     return status;
 }
 
@@ -212,6 +229,12 @@ void quantized_close(Quantized *q) {
 
 bool checkpoint_is_quantized(const Checkpoint *checkpoint) {
     return checkpoint->quantized != NULL;
+}
+
+Fp8Inputs checkpoint_fp8_inputs(const Checkpoint *checkpoint, bool asked) {
+    const Quantized *q = checkpoint->quantized;
+    if (!q) return FP8_INPUTS_KEPT;
+    return q->fp8_inputs || !asked ? q->fp8_inputs : q->fp8_suited;
 }
 
 const char *checkpoint_notice(const Checkpoint *checkpoint) {

@@ -22,7 +22,8 @@
 //
 // Formulas: GPTQ (Frantar et al., arXiv:2210.17323) and AWQ (Lin et al., arXiv:2306.00978) as AutoGPTQ and AutoAWQ store
 // them, (q - z)·s; FP8 as DeepSeek-V3 (arXiv:2412.19437) and fbgemm, e4m3 · s; nf4 (Dettmers et al., arXiv:2305.14314).
-// Scales of activations are for those who multiply FP8 with FP8, which palaver does not: they are left out, and said so.
+// What enters layers in FP8 is rounded as their makers do (kernels/fp8.h), but for an upper bound of its scales
+// (input_scale_ub), which is left out. Scales of a cache, and of what enters layers of integers, are left out, and said so.
 //
 // quantized.c finds the weights and places them; quant_config.c reads the config, quant_names.c its lists of modules that
 // are not quantised, quant_parts.c a weight's tensors; quant_integers.c takes GPTQ's, AWQ's and compressed-tensors' words
@@ -54,7 +55,9 @@ typedef struct QuantConfig {
     bool zeros_as_they_are;  // GPTQ's second version; the first stores them less one
     bool act_order;          // GPTQ: there must be a g_idx
     int64_t block[2];        // FP8: rows and columns of a scale; 0: not by blocks
-    bool rounds_activations; // its makers also round what enters a layer
+    Fp8Inputs fp8_inputs;    // how its makers round what enters layers in FP8
+    bool fixed_inputs;       // by scales that the file has
+    bool rounds_activations; // they round what enters a layer as palaver does not
     const json_t *ignored;   // names of modules that are not quantised; NULL: no list
 } QuantConfig;
 

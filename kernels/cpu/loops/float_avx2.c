@@ -53,7 +53,7 @@ INLINE void four_rows(DType type, const Gemm *p, const FourRows *w, int64_t toke
     while (token < end_token) {
         __m128 sums[TOKENS];
         int64_t left = end_token - token, cols = p->x->cols;
-        const float *x = p->x->x + token * cols;
+        const float *x = gemm_input(p) + token * cols;
         int n = left >= TOKENS ? TOKENS : 1;
         if (n == TOKENS)
             dots(type, rows, x, cols, TOKENS, sums);

@@ -73,7 +73,7 @@ INLINE void some_tokens(int n, const Gemm *p, const EightRows *w, const __m512 *
                         int64_t end) {
     const float *x[TOKENS];
     __m256 sums[TOKENS];
-    for (int t = 0; t < n; t++) x[t] = p->x->x + (token + t < end ? token + t : end - 1) * p->x->cols;
+    for (int t = 0; t < n; t++) x[t] = gemm_input(p) + (token + t < end ? token + t : end - 1) * p->x->cols;
     panel_times(n, panel, x, p->x->cols, sums);
     for (int t = 0; t < n && token + t < end; t++) store_sums(p, w, token + t, sums[t]);
 }

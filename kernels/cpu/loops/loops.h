@@ -35,6 +35,7 @@ typedef struct Activations {
     const int16_t *sums;     // [n, cols/16]
     const int8_t *w8;        // [n, w8_stride(cols)]
     const W8Scale *w8_scale; // [n]
+    const float *fp8;        // [n, cols] as DTYPE_E4M3 takes them (kernels/fp8.h); NULL: as they are
 } Activations;
 
 // Rows [first, end) of y = W·x, or of y += W·x, for every row of activations: y[t*y_stride + r], or with `to`
@@ -48,6 +49,11 @@ typedef struct Gemm {
     bool add;
     const int32_t *to; // [x->n], no row twice
 } Gemm;
+
+// [x->n, cols], what is multiplied as floats.
+static inline const float *gemm_input(const Gemm *gemm) {
+    return gemm->w->type == DTYPE_E4M3 && gemm->x->fp8 ? gemm->x->fp8 : gemm->x->x;
+}
 
 static inline float *gemm_row(const Gemm *gemm, int64_t t) {
     return gemm->y + (gemm->to ? gemm->to[t] : t) * gemm->y_stride;

@@ -183,7 +183,7 @@ static void gemm_float(const Gemm *p, float *panel) {
         const Rows rows = find_rows(p, first);
         for (int r = 0; r < ROWS; r++) unpack_row(p->w->type, rows.row[r], cols, panel + r * padded);
         for (int64_t t = 0; t < p->x->n; t++)
-            store_rows(p, &rows, t, rows_times(panel, p->x->x + t * cols, cols));
+            store_rows(p, &rows, t, rows_times(panel, gemm_input(p) + t * cols, cols));
     }
 }
 

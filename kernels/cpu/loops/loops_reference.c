@@ -111,7 +111,7 @@ static void gemm(const Gemm *p, void *scratch) {
         quant_load(p->w->type, data + r * row_bytes, 0, cols, row);
         for (int64_t t = 0; t < p->x->n; t++) {
             float sum = 0;
-            for (int64_t i = 0; i < cols; i++) sum += row[i] * p->x->x[t * cols + i];
+            for (int64_t i = 0; i < cols; i++) sum += row[i] * gemm_input(p)[t * cols + i];
             float *y = gemm_row(p, t) + r;
             *y = p->add ? *y + sum : sum;
         }
