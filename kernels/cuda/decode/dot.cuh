@@ -333,7 +333,7 @@ template <int FORMAT> struct SliceBook {
             if (!WHOLE && i * 32 >= n) continue;
             u[t] = *(const uint4 *)(x.quants + group * 16);
             v[t] = *(const uint4 *)(x.quants + x.plane + group * 16);
-            scale[t] = x.scales[group] * (FORMAT == FORMAT_NF4 ? NF4_UNIT : 1);
+            scale[t] = x.scales[group] * (FORMAT == FORMAT_NF4 ? NF4_DOT_UNIT : 1);
         }
     }
     template <bool WHOLE> __device__ float2 dot(const char *chunk, int n, int lane, float2 sum) const {

@@ -132,16 +132,23 @@ template <int FORMAT> __device__ inline int book_dot(uint4 q, uint4 u, uint4 v) 
     return sum;
 }
 
+// Of NF4 in units of its own: with x in 8 bits its entries are taken in 8 as well, negative ones as 1/108.96 and the others
+// as 1/124.765 of an integer, which they miss least: by 0.0012 in the mean, 0.0024 at most (a bf16 misses them by 0.0006
+// and 0.002). Neither half has a sign, so that a code of the other half gives 0. The units are as 69 to 79.
+constexpr float NF4_DOT_UNIT = 1.0f / (124.765f * 69);
 template <> __device__ inline int book_dot<FORMAT_NF4>(uint4 q, uint4 u, uint4 v) {
-    int upper = 0, lower = 0;
+    const uint32_t one = unknown_one(), minus = 0u - one, low = 0x2b394c6du * one, high = 0x37465a7du * one;
+    int below = 0, above = 0;
 #pragma unroll
     for (int j = 0; j < 4; j++) {
-        const uint32_t w = word_of(q, j);
+        const uint32_t w = word_of(q, j), upper = w >> 16;
         const int x = (int)word_of(u, j), y = (int)word_of(v, j);
-        upper = __dp4a((int)nf4_upper(w), x, __dp4a((int)nf4_upper(w >> 16), y, upper));
-        lower = __dp4a((int)nf4_lower(w), x, __dp4a((int)nf4_lower(w >> 16), y, lower));
+        below = __dp4a((int)bytes_or_sign(low, 0x000a141f, w), x, below);
+        above = __dp4a((int)bytes_or_sign(high, 0x0a141f2a, w * minus + minus), x, above);
+        below = __dp4a((int)bytes_or_sign(low, 0x000a141f, upper), y, below);
+        above = __dp4a((int)bytes_or_sign(high, 0x0a141f2a, upper * minus + minus), y, above);
     }
-    return 256 * upper + lower;
+    return above * 69 - below * 79;
 }
 
 // 16 times the sum of a group's nibbles times x: the upper ones stay where they are.

@@ -207,8 +207,8 @@ __device__ inline void multiply_piece(const GemvRow<FORMAT> &row, int t, const I
         sum.even = both.x, sum.odd = both.y;
         return;
     }
-    float2 scale =
-        FORMAT == FORMAT_NF4 ? make_float2(__uint_as_float(s) * NF4_UNIT, 0) : __half22float2(*(__half2 *)&s);
+    float2 scale = FORMAT == FORMAT_NF4 ? make_float2(__uint_as_float(s) * NF4_DOT_UNIT, 0)
+                                        : __half22float2(*(__half2 *)&s);
     int product;
     float sums, unit = 1; // of the product
     if constexpr (format_book(FORMAT)) {
