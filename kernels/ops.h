@@ -48,12 +48,15 @@ typedef struct Matrix {
     const void *const *pieces; // [n_pieces]
     int n_pieces;
     float input_scale; // of DTYPE_E4M3: a fixed scale of its input's rounding (kernels/fp8.h); 0: it has none
+    // host [cols]: column i is multiplied with element order[i] of the input, each with one. Matrices of one input have one
+    // order. Dense wq, wk and wv, wo, w_gate and w_up, w_down may have one, where there are no latents. NULL: with the i-th.
+    const int32_t *order;
 } Matrix;
 
 // Expert e's rows, of a matrix that holds those of n.
 static inline Matrix matrix_of_expert(const Matrix *all, int e, int n) {
     const int64_t rows = all->rows / n;
-    Matrix one = {all->type, rows, all->cols, NULL, NULL, 0, all->input_scale};
+    Matrix one = {all->type, rows, all->cols, NULL, NULL, 0, all->input_scale, NULL};
     if (all->data)
         one.data = all->pieces ? all->pieces[e]
                                : (const char *)all->data + e * rows * dtype_row_bytes(all->type, all->cols);
@@ -229,9 +232,6 @@ typedef struct DecoderShape {
     float logit_scale;         // multiplies logits, without the output's bias; 0 means 1
     float logit_cap;           // likewise of logits; 0: no cap
     Activation activation;
-    // How inputs of layers in DTYPE_E4M3 are rounded (kernels/fp8.h). The CPU does so everywhere; a device may keep them in
-    // 16 bits, which are finer, where it multiplies no FP8 with FP8, or has no time to win by it.
-    Fp8Inputs fp8_inputs;
     Rope rope;
     int n_positions;   // rows of HeadWeights.positions: positions end there; 0: not learned, without end
     bool norms_turned; // norms of heads of q and k come after RoPE (Hunyuan): keys cannot be turned any more
@@ -252,6 +252,10 @@ typedef struct DecoderShape {
     int token_size;
     const float
         *sink_scores; // host [n_layers, n_heads], owned by the caller: KvLayer.sink_scores; NULL: none
+    // How inputs of layers in DTYPE_E4M3 are rounded (kernels/fp8.h). The CPU does so everywhere; a device may keep them in
+    // 16 bits, which are finer, where it multiplies no FP8 with FP8, or has no time to win by it.
+    Fp8Inputs fp8_inputs;
+    bool orders_inputs; // a matrix has an order of columns
 } DecoderShape;
 
 static inline int rope_tables(const Rope *rope) {

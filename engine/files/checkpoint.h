@@ -41,8 +41,9 @@ typedef struct CheckpointTensor {
     // a quantised folder's weights (method) a place that cannot be read before checkpoint_make() has been there.
     const void *data;
     size_t bytes;
-    float input_scale; // Matrix.input_scale
-    int file; // index for checkpoint_file()
+    float input_scale;    // Matrix.input_scale
+    const int32_t *order; // Matrix.order; NULL: as they lie
+    int file;             // index for checkpoint_file()
 } CheckpointTensor;
 
 // Opens what is at `path`, told by its content: a folder with config.json and safetensors (one file, or

@@ -140,7 +140,9 @@ Status model_take_tensor(Model *model, const ParamSource *source, const Checkpoi
                        .rows = rows > 0 ? rows : 1,
                        .cols = cols,
                        .data = tensor->data,
-                       .input_scale = tensor->input_scale};
+                       .input_scale = tensor->input_scale,
+                       .order = tensor->order};
+    model->shape.orders_inputs = model->shape.orders_inputs || tensor->order;
     unread_take_tensor(source, checkpoint_find(model->checkpoint, tensor->name));
     model->n_parameters += matrix->rows * matrix->cols;
     model->weight_bytes += (int64_t)tensor->bytes;

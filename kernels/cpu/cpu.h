@@ -87,8 +87,9 @@ typedef struct CpuBackend {
     int16_t *sums;
     int8_t *w8; // the same in the form for DTYPE_W8
     W8Scale *w8_scale;
-    float *fp8;   // the same as DTYPE_E4M3 takes it, of shapes with fp8_inputs
-    float *k, *v; // [max_tokens, n_kv_heads*head_dim]
+    float *ordered; // rows as matrices with an order take them, of shapes with orders_inputs
+    float *fp8;     // the same as DTYPE_E4M3 takes it, of shapes with fp8_inputs
+    float *k, *v;   // [max_tokens, n_kv_heads*head_dim]
     // Of latents: what q_down gives; expanded queries, then values; inputs of products of heads, [n_heads, max_tokens,
     // of_heads_width].
     float *q_down, *expanded, *of_heads; // [max_tokens, q_rank], [max_tokens, n_heads*(head, or value_dim)]

@@ -9,7 +9,8 @@ typedef struct Prepare {
     const int32_t *tokens;
     Norm norm; // no weight: x as it is
     bool quantize, quantize_w8, round_fp8;
-    float fp8_scale; // fixed, the largest of the matrices'; 0: none
+    const int32_t *order; // that the matrices have; NULL: none
+    float fp8_scale;      // fixed, the largest of the matrices'; 0: none
     int64_t n, n_parts, cols;
 } Prepare;
 
@@ -29,10 +30,14 @@ static void prepare_row(const Prepare *p, int64_t i) {
         cpu_norm_row(cpu, p->norm, x, normed);
         x = normed;
     }
+    if (p->order) {
+        float *ordered = cpu->ordered + i * p->cols;
+        for (int64_t k = 0; k < p->cols; k++) ordered[k] = x[p->order[k]];
+        x = ordered;
+    }
     if (p->quantize_w8)
         cpu->w8_scale[i] = cpu->loops->quantize_w8(x, p->cols, cpu->w8 + i * w8_stride(p->cols));
-    if (p->round_fp8)
-        fp8_round_row(cpu->shape->fp8_inputs, p->fp8_scale, x, p->cols, cpu->fp8 + i * p->cols);
+    if (p->round_fp8) fp8_round_row(cpu->shape->fp8_inputs, p->fp8_scale, x, p->cols, cpu->fp8 + i * p->cols);
     if (!p->quantize) return;
     int64_t groups = p->cols / QUANT_GROUP;
     QuantRow row = {.q = cpu->q + i * p->cols,
@@ -56,15 +61,18 @@ static Activations prepare(Prepare *p, const Matrix *const *w, int n_matrices) {
         p->quantize |= cpu->loops->quantized_activations && quant_is_type(w[i]->type);
         p->quantize_w8 |= w[i]->type == DTYPE_W8;
         p->round_fp8 |= w[i]->type == DTYPE_E4M3 && cpu->shape->fp8_inputs;
+        if (w[i]->order) p->order = w[i]->order;
         if (w[i]->input_scale > p->fp8_scale) p->fp8_scale = w[i]->input_scale;
     }
     bool parallel = p->n > 1 && p->n * p->cols >= SERIAL_ELEMENTS;
     p->n_parts = parallel ? cpu_row_parts(cpu, p->n) : 1;
-    if (p->norm.weight || p->quantize || p->quantize_w8 || p->round_fp8)
+    if (p->norm.weight || p->quantize || p->quantize_w8 || p->round_fp8 || p->order)
         threads_run(cpu->threads, p->n_parts, prepare_part, p);
     return (Activations){.n = p->n,
                          .cols = p->cols,
-                         .x = p->norm.weight ? cpu->normed : p->x,
+                         .x = p->order         ? cpu->ordered
+                              : p->norm.weight ? cpu->normed
+                                               : p->x,
                          .quantized = p->quantize,
                          .q = cpu->q,
                          .scale = cpu->scale,

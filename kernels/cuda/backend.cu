@@ -65,9 +65,14 @@ static size_t layout(CudaBackend *cuda, const BackendOptions *options, char *bas
     char *weights = take(expanded);
     const int64_t queries_wide = decoder_query_width(s), values_wide = decoder_attended_width(s);
     const bool latent = s->latent.rank > 0;
+    const size_t widest =
+                     (size_t)(s->hidden_size > s->intermediate_size ? s->hidden_size : s->intermediate_size),
+                 ordered = widest * 2 > queries ? widest : queries / 2;
     char *low = take(latent ? tokens * (size_t)s->latent.q_rank * 4 : 0);
     char *of_heads =
-        take(latent ? tokens * (size_t)(queries_wide > values_wide ? queries_wide : values_wide) * 4 : 0);
+        take(latent ? tokens * (size_t)(queries_wide > values_wide ? queries_wide : values_wide) * 4
+             : s->orders_inputs ? rows * ordered * 4
+                                : 0);
     char *of_tokens = take(tokens * (size_t)s->n_layers * (size_t)s->token_size * sizeof(float));
     char *token_part = take(tokens * (size_t)s->token_size * 4);
     char *logit_rows = take((size_t)options->max_logits * sizeof(int32_t));

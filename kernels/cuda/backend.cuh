@@ -10,6 +10,7 @@
 
 #include "kernels/cuda/layers.cuh"
 #include "kernels/cuda/step.cuh"
+#include "kernels/cuda/w8/fp8.cuh"
 
 // Memory that grows when more is asked for; what it held is lost then.
 struct Room {
@@ -44,6 +45,7 @@ struct CudaScratch {
     void *weights;      // expanded weights, operand type
     // Of a shape with a latent, operand type: [max_tokens, q_rank], and of all heads [max_tokens, expanded queries, then
     // values].
+    // Of one with orders_inputs, which has none: [max_tokens, widest input], put in order.
     void *low, *expanded;
     // Of per-layer embeddings: [max_tokens, n_layers·token_size], and what a layer makes of its own, operand type.
     float *of_tokens;
@@ -156,10 +158,16 @@ struct NormCall {
 };
 Status cuda_norm(CudaBackend *cuda, const NormCall *call, Error *error);
 
-// cuda_norm() in 8 bits, for W8 (kernels/w8.h): y are integers [n, hidden_size rounded up to W8_ALIGNMENT], scales [n];
-// `type` means nothing. hidden_size <= NORM_QUANTIZE_MOST.
+// cuda_norm() in 8 bits, for W8 (kernels/w8.h) and FP8 (kernels/fp8.h): y are integers, or e4m3, [n, hidden_size rounded
+// up to W8_ALIGNMENT], scales [n], or by groups [hidden_size / FP8_GROUP, fp8.stride]; `type` means nothing. hidden_size <=
+// NORM_QUANTIZE_MOST, in FP8 a multiple of FP8_GROUP.
 enum { NORM_QUANTIZE_MOST = 32768 };
-Status cuda_norm_quantize(CudaBackend *cuda, const NormCall *call, float *scales, Error *error);
+struct QuantizedRows {
+    RowForm form;
+    float *scales;
+    Fp8Row fp8;
+};
+Status cuda_norm_quantize(CudaBackend *cuda, const NormCall *call, const QuantizedRows &to, Error *error);
 
 // x [n, hidden_size] += norm(y [n, hidden_size]), both float32.
 Status cuda_add_normed(CudaBackend *cuda, const float *y, int n, Norm norm, float *x, Error *error);

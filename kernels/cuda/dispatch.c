@@ -232,7 +232,22 @@ static GemmKernel gemm_of_w8(const Card *card, const GemmCase *g) {
     return tiles && plain ? GEMM_TILE : whole ? GEMM_LIBRARY : GEMM_FLAT;
 }
 
+bool dispatch_fp8(const Card *card, const GemmCase *g) {
+    const bool fits = g->inputs && has_wgmma(card) && is_16_bit(g->operand) && g->cols % FP8_GROUP == 0 &&
+                      g->rows % 8 == 0 && !g->counted && g->epilogue != EPILOGUE_FLOAT;
+    const LinearWay way = g->kind == STEP_ANY ? dispatch_linear(card, g) : LINEAR_LIBRARY;
+    return fits && way == LINEAR_LIBRARY && g->kind != STEP_DECODING;
+}
+
+static GemmKernel gemm_of_fp8(const GemmCase *g) {
+    const bool gates = g->activation == ACTIVATION_SILU || g->activation == ACTIVATION_GELU_TANH;
+    if (g->epilogue == EPILOGUE_HEADS) return heads_in_registers(g) && g->octets ? GEMM_TILE : GEMM_SEPARATE;
+    if (g->epilogue == EPILOGUE_GATED) return gates && !g->biased ? GEMM_TILE : GEMM_SEPARATE;
+    return g->epilogue == EPILOGUE_ACTIVATE ? GEMM_SEPARATE : GEMM_TILE;
+}
+
 GemmKernel dispatch_gemm(const Card *card, const GemmCase *g) {
+    if (g->rounded) return gemm_of_fp8(g);
     if (g->format == FORMAT_W8) return gemm_of_w8(card, g);
     LinearWay way = g->kind == STEP_ANY ? dispatch_linear(card, g) : LINEAR_BY_TABLE;
     if (way == LINEAR_GEMV) return g->epilogue == EPILOGUE_HEADS ? GEMM_SEPARATE : GEMM_GEMV;

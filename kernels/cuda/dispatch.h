@@ -36,6 +36,10 @@
 //   READING   store                                                       library, the algorithm of 1,024 rows
 //   ANY, READING  all parts in quantised formats, operand f16, sm_90: unpack for what is tile or library above, of use
 //             or not
+// with E4M3 whose inputs are rounded too (kernels/fp8.h), sm_90, rows of x for which it would be unpack above, but for
+// floats; multiples of 128 columns, 16 bit:
+//   plain heads of 64 or 128, gated (gates), store, add, all without biases   tile
+//   anything else                                                             separate
 // with W8, whose sums are exact, so that of steps of every kind (16 bit, rows of W in eights, else flat):
 //   up to 64 rows of x on sm_90, up to 4 on others: heads as with DECODING, any other          flat
 //   more: plain heads of 64 or 128, gated (gates), store, add, all without biases, sm_90       tile
@@ -146,9 +150,11 @@ typedef struct GemmCase {
     StepKind kind;
     DType operand; // of x
     int n, rows, cols;
-    int n_parts;    // matrices that W is made of
-    Format format;  // of the first
-    bool quantised; // all of them are, with an even number of rows each
+    int n_parts;      // matrices that W is made of
+    Format format;    // of the first
+    bool quantised;   // all of them are, with an even number of rows each
+    Fp8Inputs inputs; // how inputs may be rounded, which W's scales suit
+    bool rounded;     // and that they are
     GemmEpilogue epilogue;
     bool biased;  // something is added besides
     bool counted; // Gemm.count: results of some rows only are wanted; the library would write all
@@ -163,6 +169,9 @@ typedef struct GemmCase {
 } GemmCase;
 
 GemmKernel dispatch_gemm(const Card *card, const GemmCase *gemm);
+
+// Whether x is rounded to e4m3 before the GEMM (kernels/fp8.h): where its kernel is tiles of FP8 by FP8.
+bool dispatch_fp8(const Card *card, const GemmCase *gemm);
 
 enum { GEMV_MOST = DISPATCH_GEMV_MOST };
 // Shared memory of a row of x that is rounded to 8 bits: integers, scales of 32, sums of 16.

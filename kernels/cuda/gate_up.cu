@@ -77,6 +77,7 @@ Status cuda_gate_up(Backend *backend, const Layer *layer, const void *x, void *g
     Gemm gemm = {&layer->gate_up, NULL, cuda->step.n_tokens,
                  layer->gated ? EPILOGUE_GATED : EPILOGUE_ACTIVATE, g};
     gemm.bias = layer->gated ? layer->b_gate : layer->b_up, gemm.other = layer->b_up;
+    gemm.order = layer->orders.gate_up;
     gemm.chosen = &cuda->step.chosen.gate_up;
     status = gemm_take_norm(cuda, &gemm, (const float *)x, NULL, layer->ffn_norm, error);
     if (!status) status = gate_up_gemm(cuda, &gemm, layer->gated, error);

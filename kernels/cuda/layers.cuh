@@ -9,6 +9,7 @@
 struct Linear {
     Weight part[3];
     int n_parts, rows, cols;
+    float input_scale; // of E4M3: a fixed scale of its input's rounding (kernels/fp8.h); 0: there is none
 };
 
 // All parts of it or none.
@@ -20,6 +21,11 @@ static inline bool linear_is_w8(const Linear *w) {
 struct Norm {
     float *weight; // norm_offset added; NULL: there is no norm
     float *bias;   // NULL: none
+};
+
+// What layers' inputs are put in the order of (Matrix.order); NULL: they stay as they are.
+struct LayerOrders {
+    int32_t *qkv, *out, *gate_up, *down;
 };
 
 struct Layer {
@@ -49,6 +55,7 @@ struct Layer {
     Norm token_norm;
     int index;     // of the layer
     float x_scale; // of x at the layer's end; 1: nothing is done
+    LayerOrders orders;
 };
 
 struct Head {

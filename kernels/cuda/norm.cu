@@ -131,14 +131,14 @@ __global__ void __launch_bounds__(256)
     }
 }
 
-// Norm + quantise, for W8 (kernels/w8.h): a row of integers and its scale. One block a row, which stays in registers.
+// Norm + quantise, for W8 (kernels/w8.h) and FP8 (kernels/fp8.h): a row in 8 bits and its scale, or its groups'. One block a row, which stays in registers.
 // LAYER: a layer norm, else RMS.
 template <int THREADS, int TURNS>
 constexpr int QUANTIZE_REGISTERS = // those of longer rows find no room beside GEMMs
     TURNS <= 4        ? BESIDE_REGISTERS
     : THREADS == 1024 ? 64
                       : 80;
-template <int THREADS, int TURNS, bool LAYER>
+template <RowForm FORM, int THREADS, int TURNS, bool LAYER>
 __global__ void __maxnreg__((QUANTIZE_REGISTERS<THREADS, TURNS>))
     norm_quantize_kernel(const float *x, const int32_t *rows, const __grid_constant__ NormRows a) {
     float4 u[TURNS], v[TURNS];
@@ -151,24 +151,31 @@ __global__ void __maxnreg__((QUANTIZE_REGISTERS<THREADS, TURNS>))
         int i = (t * THREADS + threadIdx.x) * 4;
         v[t] = i < a.n ? *(const float4 *)(in + i) : make_float4(0, 0, 0, 0);
     }
-    norm_row<THREADS, TURNS, LAYER>(a, blockIdx.x, v, u);
+    norm_row<FORM, THREADS, TURNS, LAYER>(a, blockIdx.x, v, u);
 }
 
-template <bool LAYER>
+template <RowForm FORM, bool LAYER>
 static cudaError_t launch_quantize(const CudaBackend *cuda, const NormCall *c, const NormRows &a) {
     cudaError_t code = cudaErrorInvalidValue;
     if (a.n <= NORM_QUANTIZE_MOST)
-        WITH_NORM_TURNS(a.n, (code = launch_dependent(cuda, norm_quantize_kernel<THREADS, TURNS, LAYER>, c->n,
-                                                      THREADS, 0, c->x, c->rows, a)));
+        WITH_NORM_TURNS(a.n, (code = launch_dependent(cuda, norm_quantize_kernel<FORM, THREADS, TURNS, LAYER>,
+                                                      c->n, THREADS, 0, c->x, c->rows, a)));
     return code;
 }
 
-Status cuda_norm_quantize(CudaBackend *cuda, const NormCall *c, float *scales, Error *error) {
+template <RowForm FORM>
+static cudaError_t launch_form(const CudaBackend *cuda, const NormCall *c, const NormRows &a) {
+    return cuda->shape->norm == NORM_LAYER ? launch_quantize<FORM, true>(cuda, c, a)
+                                           : launch_quantize<FORM, false>(cuda, c, a);
+}
+
+Status cuda_norm_quantize(CudaBackend *cuda, const NormCall *c, const QuantizedRows &to, Error *error) {
     const DecoderShape *s = cuda->shape;
     int n = s->hidden_size;
-    NormRows a = {c->norm, n, (int)w8_scale_offset(n), s->norm_eps, (char *)c->y, scales};
-    cudaError_t code =
-        s->norm == NORM_LAYER ? launch_quantize<true>(cuda, c, a) : launch_quantize<false>(cuda, c, a);
+    NormRows a = {c->norm, n, (int)w8_scale_offset(n), s->norm_eps, (char *)c->y, to.scales, to.fp8};
+    cudaError_t code = to.form == ROW_W8         ? launch_form<ROW_W8>(cuda, c, a)
+                       : to.form == ROW_FP8_ROWS ? launch_form<ROW_FP8_ROWS>(cuda, c, a)
+                                                 : launch_form<ROW_FP8_GROUPS>(cuda, c, a);
     return cuda_check(code, error, "norm in 8 bits: [%d, %d]", c->n, n);
 }
 

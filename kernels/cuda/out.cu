@@ -54,7 +54,7 @@ Status out_add(CudaBackend *cuda, Gemm *gemm, const float *bias, Norm norm, cons
 Status cuda_out(Backend *backend, const Layer *layer, const void *y, void *x, Error *error) {
     CudaBackend *cuda = cuda_backend(backend);
     Gemm gemm = {&layer->out};
-    gemm.y = x, gemm.chosen = &cuda->step.chosen.out;
+    gemm.y = x, gemm.order = layer->orders.out, gemm.chosen = &cuda->step.chosen.out;
     if (!cuda->shape->parallel_residual && layer->ffn_norm.weight && !layer->router)
         gemm.next = &layer->gate_up, gemm.next_norm = layer->ffn_norm.weight;
     Status status = cuda->shape->latent.rank > 0 ? latent_values(cuda, layer, y, &y, error) : STATUS_OK;
@@ -65,7 +65,7 @@ Status cuda_out(Backend *backend, const Layer *layer, const void *y, void *x, Er
 Status cuda_down(Backend *backend, const Layer *layer, const void *g, void *x, Error *error) {
     CudaBackend *cuda = cuda_backend(backend);
     Gemm gemm = {&layer->down};
-    gemm.y = x, gemm.chosen = &cuda->step.chosen.down;
+    gemm.y = x, gemm.order = layer->orders.down, gemm.chosen = &cuda->step.chosen.down;
     Status status = layer->router ? experts_down(cuda, layer, g, (float *)x, error)
                                   : out_add(cuda, &gemm, layer->b_down, layer->ffn_post_norm, g, error);
     if (!status) status = token_rows_end_layer(cuda, layer, (float *)x, error);

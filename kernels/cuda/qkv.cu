@@ -275,6 +275,7 @@ Status cuda_qkv(Backend *backend, const Layer *layer, const void *x, const KvLay
     }
     HeadArguments a = arguments_of(cuda, layer, kv);
     Gemm gemm = {&layer->qkv, NULL, n, EPILOGUE_HEADS, q};
+    gemm.order = layer->orders.qkv;
     gemm.heads = &a, gemm.chosen = &cuda->step.chosen.qkv;
     Status status = kv_layer_check(kv, a.head_dim, error);
     if (!status) status = gemm_take_norm(cuda, &gemm, (const float *)x, NULL, layer->attn_norm, error);

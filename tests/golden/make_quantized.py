@@ -95,11 +95,11 @@ def groups_of(columns, size):
     return np.arange(columns) // (columns if size < 0 else size)
 
 
-def integers(w, bits, size, symmetric, order=None):
+def integers(w, bits, size, symmetric, order=None, reordered=False):
     groups = groups_of(w.shape[1], size) if order is None else order
     q, zero, scale = quantize(w, bits, groups, symmetric)
     exact = ((q - zero[:, groups]) * scale[:, groups]).astype(np.float32)
-    scattered = any(len(set(groups[i:i + 32])) > 1 for i in range(0, len(groups), 32))
+    scattered = not reordered and any(len(set(groups[i:i + 32])) > 1 for i in range(0, len(groups), 32))
     if bits == 8:
         held = exact if symmetric and not scattered else f16(exact)
     elif scattered:
@@ -109,10 +109,24 @@ def integers(w, bits, size, symmetric, order=None):
     return q, zero, scale, groups, exact, held
 
 
-def gptq(bits, size, symmetric=True, v2=False, act_order=False):
+def input_of(name):
+    """The weight's name without what tells it from others of the same input, whose Hessian orders their columns alike."""
+    for part in ("q_proj", "k_proj", "v_proj", "gate_proj", "up_proj"):
+        name = name.replace(part, "in")
+    return name
+
+
+def alone(name):
+    """Whether the weight has its input for itself."""
+    return "o_proj" in name or "down_proj" in name
+
+
+def gptq(bits, size, symmetric=True, v2=False, act_order=False, alike=False):
     def method(name, w):
-        order = rng_of(name, "order").permutation(groups_of(w.shape[1], size)) if act_order else None
-        q, zero, scale, groups, exact, held = integers(w, bits, size, symmetric, order)
+        order = None
+        if act_order:
+            order = rng_of(input_of(name) if alike else name, "order").permutation(groups_of(w.shape[1], size))
+        q, zero, scale, groups, exact, held = integers(w, bits, size, symmetric, order, alike or alone(name))
         parts = {"qweight": tensor(pack(q.T, bits, 0)), "qzeros": tensor(pack(zero.T - (not v2), bits, 1)),
                  "scales": tensor(scale.T.astype(np.float16)), "g_idx": tensor(groups.astype(np.int32))}
         return parts, exact, held
@@ -164,7 +178,7 @@ def fp8_block(name, w):
 def packed(bits, size, symmetric=True, act_order=False):
     def method(name, w):
         order = rng_of(name, "order").permutation(groups_of(w.shape[1], size)) if act_order else None
-        q, zero, scale, groups, exact, held = integers(w, bits, size, symmetric, order)
+        q, zero, scale, groups, exact, held = integers(w, bits, size, symmetric, order, alone(name))
         parts = {"weight_packed": tensor(pack(q, bits, 1)), "weight_scale": tensor(scale.astype(np.float16)),
                  "weight_shape": torch.tensor(w.shape)}
         if not symmetric:
@@ -310,6 +324,8 @@ MODELS = {
     "gptq-g128": (dict(WIDE_LLAMA, intermediate_size=256), gptq(4, 128)),
     "gptq-asym-g32": (PHI3, gptq(4, 32, symmetric=False)),
     "gptq-act-order": (LLAMA, gptq(4, 32, act_order=True)),
+    "gptq-act-order-alike": (dict(WIDE_LLAMA, intermediate_size=160), gptq(4, 32, act_order=True, alike=True)),
+    "gptq-act-order-asym": (LLAMA, gptq(4, 32, symmetric=False, act_order=True, alike=True)),
     "gptq-v2": (LLAMA, gptq(4, -1, symmetric=False, v2=True)),
     "gptq-int8": (NEOX, gptq(8, 64)),
     "gptq-int8-asym": (LLAMA, gptq(8, -1, symmetric=False)),

@@ -172,7 +172,9 @@ static double bound_of(const Case *c) {
 
 static void test_rows(const Ops *cuda, const Case *c, const TestModel *model) {
     Rows cpu, gpu;
-    rows_open(&cpu, ops_cpu(), "cpu:reference", c, model);
+    TestModel kept = *model; // of one that decodes, the GPU rounds no inputs to FP8
+    kept.shape.fp8_inputs = FP8_INPUTS_KEPT;
+    rows_open(&cpu, ops_cpu(), "cpu:reference", c, &kept);
     rows_open(&gpu, cuda, "cuda", c, model);
     fill_rows(&cpu, &gpu);
     int order[MOST_ROWS] = {0}, back[MOST_ROWS] = {0}, n = c->n_rows;
@@ -293,6 +295,10 @@ static const Case CASES[] = {
     {"rows: e4m3", DTYPE_E4M3, 1024, 8, 8, 128, 2784, 999, ROWS(33, 300), .kv = DTYPE_F16},
     {"rows: nf4", DTYPE_NF4, 1024, 8, 8, 128, 4160, 999, ROWS(33, 300), .kv = DTYPE_F16},
     {"rows: 64 of nf4", DTYPE_NF4, 320, 3, 1, 64, 4288, 203, ROWS(64, 100), .kv = DTYPE_F16},
+    {"rows: fp8 by rows", DTYPE_E4M3, 1024, 8, 8, 128, 2816, 999, .fp8 = FP8_INPUTS_ROWS, ROWS(33, 300),
+     .kv = DTYPE_F16},
+    {"rows: fp8 by groups", DTYPE_E4M3, 1024, 8, 8, 128, 2816, 999, .fp8 = FP8_INPUTS_GROUPS, ROWS(33, 300),
+     .kv = DTYPE_F16},
     {"rows: 64 of e4m3", DTYPE_E4M3, 352, 3, 1, 64, 2144, 203, ROWS(64, 100), .kv = DTYPE_F16},
     {"rows: q2_k with q3_k", DTYPE_Q2_K, 1024, 8, 2, 128, 2816, 999, ROWS(17, 300), .v_type = DTYPE_Q3_K,
      .down_type = DTYPE_Q3_K, .kv = DTYPE_F16},

@@ -106,6 +106,21 @@ static void fill_w8(uint8_t *data, const Matrix *m, Spread spread, uint64_t *sta
     free(x);
 }
 
+// Scales of rows, or of blocks of 128 by 128.
+static void spread_scales(const TestModel *model, uint8_t *data, const Matrix *m) {
+    const int64_t bytes = dtype_block_bytes(DTYPE_E4M3),
+                  blocks = dtype_row_bytes(DTYPE_E4M3, m->cols) / bytes;
+    for (int64_t i = 0; i < m->rows * blocks; i++, data += bytes) {
+        const int64_t row = i / blocks, step = model->shape.fp8_inputs == FP8_INPUTS_ROWS
+                                                   ? row
+                                                   : row / 128 * 5 + i % blocks * 3;
+        float scale;
+        memcpy(&scale, data, sizeof scale);
+        scale *= 0.5f + (float)(step % 7) / 4;
+        memcpy(data, &scale, sizeof scale);
+    }
+}
+
 static Matrix fill(TestModel *model, DType type, int64_t rows, int64_t cols, Spread spread, uint64_t *state) {
     const float scale = spread.scale, mean = spread.mean;
     Matrix m = {.type = type, .rows = rows, .cols = cols};
@@ -119,6 +134,8 @@ static Matrix fill(TestModel *model, DType type, int64_t rows, int64_t cols, Spr
     if (quant_is_type(type) || type == DTYPE_E4M3 || type == DTYPE_NF4) {
         for (int64_t i = 0; i < rows * row; i += dtype_block_bytes(type))
             fill_block(type, data + i, scale, state);
+        if (model->shape.fp8_inputs && type == DTYPE_E4M3)
+            m.input_scale = model->input_scale, spread_scales(model, data, &m);
         return m;
     }
     for (int64_t i = 0; i < rows * cols; i++) {
@@ -279,8 +296,10 @@ void model_fill(TestModel *model, const Case *c, uint64_t seed) {
                  .other_magnitude = 1.1,
                  .of_layers = c->window_rope || c->still ? model->ropes : NULL},
     };
+    model->shape.fp8_inputs = c->fp8, model->input_scale = c->input_scale;
     for (int l = 0; l < TEST_LAYERS; l++) fill_layer(model, c, &model->layers[l], &seed);
-    DType rows = c->type == DTYPE_W8 ? DTYPE_F16 : c->type; // of embeddings, which are not multiplied
+    // Of embeddings, which are not multiplied.
+    const DType rows = c->type == DTYPE_W8 || c->fp8 ? DTYPE_F16 : c->type;
     model->head.embedding = fill(model, rows, c->vocab, c->hidden, (Spread){1, 0}, &seed);
     model->head.norm = fill(model, DTYPE_F32, 1, c->hidden, (Spread){0.1f, 1}, &seed);
     if (c->layer_norm) model->head.norm_bias = fill(model, DTYPE_F32, 1, c->hidden, (Spread){0.3f, 0}, &seed);
@@ -292,9 +311,9 @@ void model_fill(TestModel *model, const Case *c, uint64_t seed) {
     }
     if (c->output_bias)
         model->head.output_bias = fill(model, DTYPE_F32, 1, c->vocab, (Spread){0.5f, 0}, &seed);
-    model->head.output =
-        c->tied ? model->head.embedding
-                : fill(model, c->type, c->vocab, c->hidden, (Spread){2 / sqrtf((float)c->hidden), 0}, &seed);
+    model->head.output = c->tied ? model->head.embedding
+                                 : fill(model, c->fp8 ? DTYPE_F16 : c->type, c->vocab, c->hidden,
+                                        (Spread){2 / sqrtf((float)c->hidden), 0}, &seed);
 }
 
 void model_free(TestModel *model) {

@@ -44,6 +44,8 @@ typedef struct Case {
     bool sinks; // learned ones
     // A latent of `rank` elements; head_dim is rank + rotary_dim then, and there is one KV head.
     int rank, q_rank, plain, value;
+    Fp8Inputs fp8;     // of E4M3, whose scales then suit; the head is in f16
+    float input_scale; // likewise: fixed
 } Case;
 
 typedef struct TestModel {
@@ -52,6 +54,7 @@ typedef struct TestModel {
     HeadWeights head;
     double *inv_freq;
     int ropes[TEST_LAYERS];
+    float input_scale;
     void *memory[128]; // what was allocated
     int n_memory;
 } TestModel;

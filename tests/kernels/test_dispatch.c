@@ -251,6 +251,47 @@ static void w8_takes_the_kernel_of_its_rows(void **state) {
     assert_int_equal(dispatch_gemm(&HOPPER, &c), GEMM_FLAT);
 }
 
+// Inputs are rounded where tiles multiply FP8 with FP8: of prompts, by Hopper.
+static void fp8_rounds_what_tiles_take(void **state) {
+    (void)state;
+    static const struct {
+        StepKind kind;
+        GemmEpilogue epilogue;
+        int n;
+        bool rounds;
+        GemmKernel rounded;
+    } CASES[] = {
+        {STEP_ANY, EPILOGUE_HEADS, 64, false, GEMM_TILE},
+        {STEP_ANY, EPILOGUE_HEADS, 65, true, GEMM_TILE},
+        {STEP_READING, EPILOGUE_HEADS, 1, true, GEMM_TILE},
+        {STEP_DECODING, EPILOGUE_ADD, 200, false, GEMM_TILE},
+        {STEP_READING, EPILOGUE_STORE, 1, true, GEMM_TILE},
+        {STEP_READING, EPILOGUE_GATED, 7, true, GEMM_TILE},
+        {STEP_READING, EPILOGUE_FLOAT, 7, false, GEMM_TILE},
+        {STEP_ANY, EPILOGUE_ADD, 512, true, GEMM_TILE},
+        {STEP_ANY, EPILOGUE_ACTIVATE, 512, true, GEMM_SEPARATE},
+    };
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+        GemmCase c = gemm(CASES[i].kind, CASES[i].epilogue, CASES[i].n);
+        c.format = FORMAT_E4M3, c.quantised = true, c.operand = DTYPE_F16;
+        assert_false(dispatch_fp8(&HOPPER, &c)); // nobody asks
+        c.inputs = FP8_INPUTS_GROUPS;
+        assert_int_equal(dispatch_fp8(&HOPPER, &c), CASES[i].rounds);
+        assert_false(dispatch_fp8(&PORTABLE, &c));
+        assert_false(dispatch_fp8(&ADA, &c));
+        c.rounded = true;
+        assert_int_equal(dispatch_gemm(&HOPPER, &c), CASES[i].rounded);
+        c.cols = 4128; // no whole groups
+        assert_false(dispatch_fp8(&HOPPER, &c));
+    }
+    GemmCase c = gemm(STEP_READING, EPILOGUE_HEADS, 65);
+    c.format = FORMAT_E4M3, c.quantised = true, c.inputs = FP8_INPUTS_ROWS, c.rounded = true;
+    c.octets = false;
+    assert_int_equal(dispatch_gemm(&HOPPER, &c), GEMM_SEPARATE);
+    c = gemm(STEP_READING, EPILOGUE_GATED, 65), c.rounded = true, c.activation = ACTIVATION_GELU;
+    assert_int_equal(dispatch_gemm(&HOPPER, &c), GEMM_SEPARATE);
+}
+
 static void flat_kernels_go_by_format(void **state) {
     (void)state;
     static const struct {
@@ -513,6 +554,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(short_steps_read_quantised_weights_once),
         cmocka_unit_test(epilogues_in_registers_want_plain_heads_and_gates),
         cmocka_unit_test(w8_takes_the_kernel_of_its_rows),
+        cmocka_unit_test(fp8_rounds_what_tiles_take),
         cmocka_unit_test(flat_kernels_go_by_format),
         cmocka_unit_test(tiles_are_as_wide_as_leaves_fewest_clusters_idle),
         cmocka_unit_test(heads_go_by_what_follows_the_product),

@@ -247,10 +247,12 @@ static Status note_inputs(QuantConfig *c, const json_t *inputs, Error *error) {
     Status status = check_arguments(c, inputs, false, error);
     if (!status && json_member(inputs, "group_size"))
         status = json_read_integer(inputs, c->path, "group_size", &size, error);
-    const bool groups = json_text_is(inputs, "strategy", "group"), is_float = json_text_is(inputs, "type", "float");
+    const bool groups = json_text_is(inputs, "strategy", "group"),
+               is_float = json_text_is(inputs, "type", "float");
     const bool rows = json_text_is(inputs, "strategy", "token") || json_text_is(inputs, "strategy", "tensor");
     const bool kept = c->fp8_inputs != FP8_INPUTS_KEPT; // of another scheme: one for all layers is
-    if (!is_float || !(rows || (groups && size == FP8_GROUP)) || (kept && (c->fp8_inputs == FP8_INPUTS_GROUPS) != groups))
+    if (!is_float || !(rows || (groups && size == FP8_GROUP)) ||
+        (kept && (c->fp8_inputs == FP8_INPUTS_GROUPS) != groups))
         c->rounds_activations = true;
     else
         c->fp8_inputs = groups ? FP8_INPUTS_GROUPS : FP8_INPUTS_ROWS;

@@ -104,6 +104,14 @@ static void integers(const QuantWeight *w, int64_t row, int64_t first, QuantInte
     out->scale = scale_of(w, row, group);
 }
 
+// The same where columns are taken in another order.
+static void reordered(const QuantWeight *w, int64_t row, int64_t first, QuantIntegers *out) {
+    const int64_t group = group_of(w, w->tensor.order[first]);
+    for (int i = 0; i < GROUP; i++) out->q[i] = stored(w, row, w->tensor.order[first + i]);
+    out->zero = zero_of(w, row, group);
+    out->scale = scale_of(w, row, group);
+}
+
 static void numbers(const QuantWeight *w, int64_t row, int64_t first, int64_t n, float *out) {
     int64_t known = -1;
     int zero = 0;
@@ -271,18 +279,37 @@ static bool zeros_are(const QuantWeight *w, int zero) {
     return true;
 }
 
-static void choose_type(QuantWeight *w) {
+static bool is_symmetric(const QuantWeight *w) {
     const int middle = w->layout == LAYOUT_BYTES ? 0 : 1 << (w->bits - 1);
-    const bool symmetric = w->zero.data ? zeros_are(w, middle) : w->constant_zero == middle;
+    return w->zero.data ? zeros_are(w, middle) : w->constant_zero == middle;
+}
+
+static DType type_of_integers(const QuantWeight *w) {
+    return w->bits == 8 ? DTYPE_Q8_0 : is_symmetric(w) ? DTYPE_Q4_0 : DTYPE_Q4_1;
+}
+
+bool quant_integers_fit(const QuantWeight *w) {
+    return w->cols % GROUP == 0 && (w->bits == 4 || is_symmetric(w));
+}
+
+static void choose_type(QuantWeight *w) {
     const bool whole = w->order.data ? !w->scattered : w->groups == 1 || w->group_size % GROUP == 0;
-    const bool exact = w->cols % GROUP == 0 && whole;
-    if (exact && (w->bits == 4 || symmetric)) {
-        w->tensor.type = w->bits == 8 ? DTYPE_Q8_0 : symmetric ? DTYPE_Q4_0 : DTYPE_Q4_1;
+    if (whole && quant_integers_fit(w)) {
+        w->tensor.type = type_of_integers(w);
         w->integers = integers;
         return;
     }
     w->tensor.type = DTYPE_F16;
     w->numbers = numbers;
+}
+
+void quant_integers_reorder(QuantWeight *w, const int32_t *columns) {
+    w->tensor.type = type_of_integers(w);
+    w->tensor.bytes = (size_t)(w->rows * dtype_row_bytes(w->tensor.type, w->cols));
+    w->tensor.order = columns;
+    snprintf(w->tensor.type_name, sizeof w->tensor.type_name, "%s", dtype_name(w->tensor.type));
+    w->integers = reordered;
+    w->numbers = NULL;
 }
 
 Status quant_integers_open(QuantReader *r, QuantWeight *w) {

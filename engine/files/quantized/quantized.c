@@ -211,6 +211,7 @@ Status quantized_open(Checkpoint *checkpoint, Error *error) {
     }
     QuantReader reader = {.config = &config, .checkpoint = checkpoint, .taken = taken, .error = error};
     status = find_weights(&reader, q, &scales);
+    if (!status) status = quant_order_columns(&reader, q->weights, q->n);
     if (!status) status = reserve(q, config.path, error);
     if (!status) status = replace(checkpoint, q, taken, error);
     free(taken);
@@ -221,7 +222,10 @@ Status quantized_open(Checkpoint *checkpoint, Error *error) {
 
 void quantized_close(Quantized *q) {
     if (!q) return;
-    for (size_t i = 0; i < q->n; i++) free((void *)q->weights[i].tensor.name);
+    for (size_t i = 0; i < q->n; i++) {
+        free((void *)q->weights[i].tensor.name);
+        free(q->weights[i].columns);
+    }
     if (q->region) munmap(q->region, q->bytes);
     free(q->weights);
     free(q);

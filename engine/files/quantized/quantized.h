@@ -9,7 +9,8 @@
 //   the same with zero points                              q4_1   minimum -z·s rounded to f16: off by at most s/256
 //   GPTQ, compressed-tensors in 8 bits, symmetric; int8    q8_0   exact; scales that are no f16 are rounded to f16
 //   GPTQ, compressed-tensors in 8 bits with zero points    f16    rounded to f16, twice the bytes: a notice
-//   columns in GPTQ's act-order, whose groups lie apart    f16    rounded to f16, four times the bytes: a notice
+//   columns in act-order, alike for all of one input       q4_0, q4_1, q8_0 as above: their inputs are reordered
+//   in act-order otherwise, whose groups lie apart         f16    rounded to f16, four times the bytes: a notice
 //   FP8                                                    e4m3   exact, with its scales as float32
 //   bitsandbytes' nf4                                      nf4    exact, with its scales as float32
 //   bitsandbytes' fp4; nf4 in rows of no multiple of 64    f16    rounded to f16: a notice
@@ -27,7 +28,7 @@
 //
 // quantized.c finds the weights and places them; quant_config.c reads the config, quant_names.c its lists of modules that
 // are not quantised, quant_parts.c a weight's tensors; quant_integers.c takes GPTQ's, AWQ's and compressed-tensors' words
-// apart, quant_numbers.c FP8 and nf4, quant_mxfp4.c MXFP4; quant_blocks.c writes what the kernels read.
+// apart, quant_order.c act-order, quant_numbers.c FP8 and nf4, quant_mxfp4.c MXFP4; quant_blocks.c writes what the kernels read.
 #ifndef PALAVER_ENGINE_QUANTIZED_H
 #define PALAVER_ENGINE_QUANTIZED_H
 
@@ -125,7 +126,8 @@ struct QuantWeight {
     void (*integers)(const QuantWeight *w, int64_t row, int64_t first, QuantIntegers *out);
     void (*numbers)(const QuantWeight *w, int64_t row, int64_t first, int64_t n, float *out);
     bool (*block)(const QuantWeight *w, int64_t row, int64_t first, uint8_t *to);
-    char method[48]; // "GPTQ int4, groups of 128"
+    int32_t *columns; // [cols], owned, of the first of those that have an input together: tensor.order
+    char method[48];  // "GPTQ int4, groups of 128"
     bool made;
 };
 
@@ -164,6 +166,12 @@ size_t quant_numbers_stem(const QuantConfig *config, const CheckpointTensor *ten
 size_t quant_mxfp4_stem(const QuantConfig *config, const CheckpointTensor *tensor);
 // Puts the weight together: w->tensor's shape and type, and everything that making needs.
 Status quant_integers_open(QuantReader *r, QuantWeight *w);
+// Whether integers of the weight have a place in blocks of a type of theirs; then that becomes the weight's, with its
+// columns in this order.
+bool quant_integers_fit(const QuantWeight *w);
+void quant_integers_reorder(QuantWeight *w, const int32_t *columns);
+// Gives weights in act-order an order of columns in which they are blocks, where their input can be given it too.
+Status quant_order_columns(const QuantReader *r, QuantWeight *weights, size_t n);
 Status quant_mxfp4_open(QuantReader *r, QuantWeight *w);
 Status quant_numbers_open(QuantReader *r, QuantWeight *w);
 

@@ -179,23 +179,26 @@ typedef struct Conversion {
     const Matrix *from;
     DType type;
     char *to;
-    float *values;             // [n_threads, cols]
+    float *values;             // [n_threads, 2, cols]
     _Atomic int64_t first_bad; // row; the number of rows: none
 } Conversion;
 
+// values [cols], and room for as many behind them where columns have an order, out of which they are put.
 static void read_row(const Matrix *from, int64_t row, float *values) {
     const char *data = from->data;
+    float *as_held = from->order ? values + from->cols : values;
     if (from->pieces) {
         const int64_t each = from->rows / from->n_pieces;
         data = from->pieces[row / each], row %= each;
     }
-    quant_load(from->type, data + row * dtype_row_bytes(from->type, from->cols), 0, from->cols, values);
+    quant_load(from->type, data + row * dtype_row_bytes(from->type, from->cols), 0, from->cols, as_held);
+    for (int64_t i = 0; from->order && i < from->cols; i++) values[from->order[i]] = as_held[i];
 }
 
 static void convert_part(void *context, int64_t part, int thread) {
     Conversion *c = context;
     int64_t cols = c->from->cols, bytes = dtype_row_bytes(c->type, cols), first = part * ROWS_A_PART;
-    float *values = c->values + thread * cols;
+    float *values = c->values + 2 * thread * cols;
     for (int64_t row = first; row < c->from->rows && row < first + ROWS_A_PART; row++) {
         read_row(c->from, row, values);
         if (convert_row(values, cols, c->type, c->to + row * bytes)) continue;
@@ -216,7 +219,7 @@ static float misfit(const float *x, int64_t n) {
 
 Status convert_matrix(Threads *threads, const Matrix *from, DType type, void *to, ConvertFlaw *flaw,
                       Error *error) {
-    float *values = malloc((size_t)(threads_count(threads) * from->cols) * sizeof *values);
+    float *values = malloc((size_t)(2 * threads_count(threads) * from->cols) * sizeof *values);
     *flaw = (ConvertFlaw){.row = -1};
     if (!values) return error_set(error, STATUS_MEMORY, "no memory to convert weights");
     Conversion c = {.from = from, .type = type, .to = to, .values = values, .first_bad = from->rows};

@@ -110,8 +110,13 @@ static bool experts_decodable(const DecoderShape *s) {
            e->score != ROUTER_SPARSEMIXER && !e->scales_input && units * e->size < (int64_t)1 << 32;
 }
 
+static bool layer_reorders(const Layer *layer) {
+    const LayerOrders *o = &layer->orders;
+    return o->qkv || o->out || o->gate_up || o->down;
+}
+
 // Whether there is code for such a layer: a gated feed-forward part, no biases but attention's and those of experts,
-// norms of heads; experts in all layers or in none; behind a part a norm of what fits in registers, and then neither W8
+// inputs in their order, norms of heads; experts in all layers or in none; behind a part a norm of what fits in registers, and then neither W8
 // nor experts.
 static bool layer_decodable(const DecoderShape *s, const Layer *layer, bool whole_head) {
     const bool post = layer->attn_post_norm.weight || layer->ffn_post_norm.weight;
@@ -119,7 +124,7 @@ static bool layer_decodable(const DecoderShape *s, const Layer *layer, bool whol
         (layer->router != NULL) != (s->experts.n > 0))
         return false;
     if (layer->router) return experts_decodable(s) && !post;
-    if (layer->b_gate || layer->b_up || layer->b_down) return false;
+    if (layer->b_gate || layer->b_up || layer->b_down || layer_reorders(layer)) return false;
     return !post || (s->hidden_size <= ADDED_MOST && !is_w8(layer) && !whole_head);
 }
 

@@ -112,8 +112,12 @@ struct Weight {
     int64_t row_bytes;
     int rows, cols;
     int format;
+    int uniform;   // of E4M3: WEIGHT_UNIFORM_…, found when all are there (weights/uniform.cu)
     float *scales; // [rows] of W8, else NULL
 };
+
+// Of E4M3: a row's scales are one; those of 128 columns are the same in every second row of each 64.
+enum { WEIGHT_UNIFORM_ROWS = 1, WEIGHT_UNIFORM_BLOCKS = 2 };
 
 // The types that GEMMs take their operands in.
 template <class T> __device__ inline T from_float(float v);

@@ -1,6 +1,17 @@
 // GEMMs of the ops, each to the kernel that dispatch.h names.
 #include "kernels/cuda/gemm/gemm.cuh"
 
+// What suits the weights' scales.
+static Fp8Inputs suited_inputs(const CudaBackend *cuda, const Gemm *g) {
+    const Weight *w = &g->w->part[0];
+    const Fp8Inputs how = cuda->shape->fp8_inputs;
+    if (g->w->n_parts != 1 || w->format != FORMAT_E4M3 || cuda->shape->latent.rank > 0)
+        return FP8_INPUTS_KEPT;
+    if (how == FP8_INPUTS_ROWS || (how && g->w->input_scale > 0))
+        return w->uniform & WEIGHT_UNIFORM_ROWS ? FP8_INPUTS_ROWS : FP8_INPUTS_KEPT;
+    return w->uniform & WEIGHT_UNIFORM_BLOCKS ? how : FP8_INPUTS_KEPT;
+}
+
 static GemmCase case_of(const CudaBackend *cuda, const Gemm *g) {
     GemmCase c = {};
     const HeadArguments *h = g->heads;
@@ -12,6 +23,8 @@ static GemmCase case_of(const CudaBackend *cuda, const Gemm *g) {
     c.quantised = true;
     for (int i = 0; i < c.n_parts; i++)
         c.quantised = c.quantised && format_grouped(g->w->part[i].format) && g->w->part[i].rows % 2 == 0;
+    c.inputs = suited_inputs(cuda, g);
+    c.rounded = c.inputs && g->x_scales;
     c.epilogue = g->epilogue;
     c.activation = cuda->shape->activation;
     c.biased = g->bias || g->other || (h && h->bias);
@@ -20,6 +33,11 @@ static GemmCase case_of(const CudaBackend *cuda, const Gemm *g) {
     c.plain_heads = plain_heads(*h);
     c.octets = h->kv.slot_stride % 8 == 0 && h->kv.head_stride % 8 == 0;
     return c;
+}
+
+Fp8Inputs gemm_fp8_inputs(const CudaBackend *cuda, const Gemm *g) {
+    const GemmCase c = case_of(cuda, g);
+    return dispatch_fp8(&cuda->device.card, &c) ? c.inputs : FP8_INPUTS_KEPT;
 }
 
 Status cuda_gemm(CudaBackend *cuda, const Gemm *g, Error *error) {

@@ -17,11 +17,16 @@ struct Gemm {
     const HeadArguments *heads; // HEADS, else NULL
     // On the device, where not all rows' results are wanted: how many; n <= FLAT_MOST, by flat GEMMs. NULL: all.
     const int32_t *count;
-    const char **chosen;   // gets the kernel's name; NULL: nobody asks
-    const float *x_scales; // [n] of W8, else NULL
+    const char **chosen; // gets the kernel's name; NULL: nobody asks
+    // [n] of W8, and of inputs in e4m3 (kernels/fp8.h), of which those by groups have x_stride more for each 128 columns;
+    // else NULL.
+    const float *x_scales;
     // ADD: what multiplies norm(y) next, and the weights of that norm; NULL: something else comes first.
     const Linear *next;
     const float *next_norm;
+    int x_stride; // see x_scales; 0: they are of rows
+    const int32_t
+        *order; // of activations, which gemm_take() and gemm_take_norm() put in it; NULL: as they are
 };
 
 // By the kernel that dispatch.h names. STATUS_UNSUPPORTED, with no error: it names none for this epilogue, and nothing
@@ -32,6 +37,12 @@ Status cuda_gemm(CudaBackend *cuda, const Gemm *gemm, Error *error);
 static inline DType gemm_output(const CudaBackend *cuda, const Gemm *gemm) {
     return gemm->epilogue == EPILOGUE_FLOAT || gemm->epilogue == EPILOGUE_ADD ? DTYPE_F32 : cuda->operand;
 }
+
+// How x of a GEMM of activations is rounded: as the shape says where its kernel takes FP8, else not at all.
+Fp8Inputs gemm_fp8_inputs(const CudaBackend *cuda, const Gemm *gemm);
+
+// reorder.cu: to [n, cols] of the operand type, to[·][i] = from[·][order[i]].
+Status cuda_reorder(CudaBackend *cuda, const Gemm *gemm, const void *from, void *to, Error *error);
 
 // Bytes of a row of x.
 static inline size_t gemm_input_bytes(const CudaBackend *cuda, const Gemm *gemm) {
@@ -44,7 +55,9 @@ static inline size_t gemm_input_bytes(const CudaBackend *cuda, const Gemm *gemm)
 Status gemv_gemm(CudaBackend *cuda, const Gemm *gemm, Error *error);
 Status flat_gemm(CudaBackend *cuda, const Gemm *gemm, Error *error);
 Status tile_gemm(CudaBackend *cuda, const Gemm *gemm, Error *error);
-Status tile_gemm_w8(CudaBackend *cuda, const Gemm *gemm, Error *error); // w8/tile_w8.cu
+Status tile_gemm_w8(CudaBackend *cuda, const Gemm *gemm, Error *error);  // w8/tile_w8.cu
+Status tile_gemm_fp8(CudaBackend *cuda, const Gemm *gemm, Error *error); // w8/tile_fp8.cu, then _groups.cu
+Status tile_gemm_fp8_groups(CudaBackend *cuda, const Gemm *gemm, Error *error);
 Status library_gemm(CudaBackend *cuda, const Gemm *gemm, Error *error);
 Status unpack_gemm(CudaBackend *cuda, const Gemm *gemm, Error *error);
 
@@ -57,7 +70,7 @@ Status cuda_expand(CudaBackend *cuda, const WeightRows &rows, DType type, void *
 
 // ---- w8/quantize.cu -----------------------------------------------------------------------------------------------------
 
-// A GEMM's input where W is W8: g->x and x_scales become the quantised rows of activations y [n, cols] of the operand
+// A GEMM's input where W is W8, or where gemm_fp8_inputs() says so: g->x and x_scales become the quantised rows of activations y [n, cols] of the operand
 // type, which lie in cuda->scratch.wide. Where W is not, x is y.
 Status gemm_take(CudaBackend *cuda, Gemm *gemm, const void *y, Error *error);
 // The same of norm(x), x [·, cols] float32, its rows as cuda_norm() takes them; they lie in cuda->scratch.normed.

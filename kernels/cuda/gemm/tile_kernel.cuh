@@ -6,6 +6,8 @@
 #ifndef PALAVER_KERNELS_CUDA_GEMM_TILE_KERNEL_CUH
 #define PALAVER_KERNELS_CUDA_GEMM_TILE_KERNEL_CUH
 
+#include "kernels/cuda/device/formats.cuh"
+#include "kernels/cuda/device/ptx_wgmma_fp8.cuh"
 #include "kernels/cuda/dispatch.h"
 #include "kernels/cuda/w8/w8.cuh"
 
@@ -13,6 +15,13 @@ enum {
     TILE_DEPTH = 64,     // elements of a row: 128 bytes; of W8 pairs of elements, as everywhere here
     TILE_GEMM_WARPS = 8, // that wgmma_step; a warpgroup besides, for the registers that it leaves them
     TILE_GEMM_THREADS = TILE_GEMM_WARPS * 32 + 128,
+};
+
+// Where the scales of W in E4M3 are, and of x by groups.
+struct TileFp8 {
+    const char *w; // of row 0
+    int64_t row_bytes;
+    int cols, x_stride; // x_scales of the next 128 columns are x_stride further on
 };
 
 struct TileShape {
@@ -23,11 +32,21 @@ struct TileShape {
     // the kernel before: where they begin, and their first pairs of blocks along the tokens, [n_groups + 1] each.
     int n_groups;
     const int32_t *starts, *pairs;
+    int64_t w_scale_step; // from a row's of w_scales to the next one's
+    TileFp8 fp8;          // of Fp8Groups
 };
+
+// Where step i of a row's codes begins, in elements: those of E4M3 lie in chunks, with their scales between.
+template <class T> __host__ __device__ constexpr int tile_column(int i) {
+    constexpr int FULL = chunk_elements(FORMAT_E4M3), EACH = FULL / (2 * TILE_DEPTH);
+    const bool chunks = std::is_same<T, Fp8Rows>::value || std::is_same<T, Fp8Groups>::value;
+    return chunks ? i / EACH * (chunk_bytes(FORMAT_E4M3, FULL) / 2) + i % EACH * TILE_DEPTH : i * TILE_DEPTH;
+}
 
 // The scales of a tile's columns, for each warp.
 template <class T, int COLUMNS> struct TileScales {};
 template <int COLUMNS> struct TileScales<Int8Pair, COLUMNS> { float columns[TILE_GEMM_WARPS][COLUMNS]; };
+template <int COLUMNS> struct TileScales<Fp8Rows, COLUMNS> : TileScales<Int8Pair, COLUMNS> {};
 
 template <class T, int COLUMNS> struct alignas(1024) TileGemmShared {
     static constexpr int STAGES = COLUMNS > 192 ? 4 : COLUMNS > 128 ? 5 : 6;
@@ -94,7 +113,7 @@ __device__ inline void copy_tiles(TileGemmShared<T, COLUMNS> *s, const CUtensorM
     uint64_t once = read_once(), often = read_often();
     int steps = (shape.cols + TILE_DEPTH - 1) / TILE_DEPTH, rank = (int)cluster_rank();
     auto copy_w = [&](const Walk &at, int step, int stage) {
-        copy_tile_to(3, shared_at(s->w[stage] + rank * HALF * TILE_DEPTH), w_map, step * TILE_DEPTH,
+        copy_tile_to(3, shared_at(s->w[stage] + rank * HALF * TILE_DEPTH), w_map, tile_column<T>(step),
                      at.first_row() + at.row() * COLUMNS + rank * HALF, shared_at(&s->full[stage]), once);
     };
     auto copy_x = [&](const Walk &at, int step, int stage) {
@@ -137,20 +156,20 @@ template <class T, int COLUMNS> struct TileSums {
 // Those of W8 become numbers where they are taken, one after the other: numbers and sums of a whole tile have no room
 // beside each other. Each warp asks for the scales of the tile's columns, and of its lanes' two tokens, while the
 // wgmmas run.
-template <int COLUMNS> struct TileSums<Int8Pair, COLUMNS> {
+template <class T, int COLUMNS> struct ScaledSums {
     static constexpr int AHEAD = 1;
-    int32_t v[COLUMNS / 8][4];
+    typename SumsOf<T>::Sum v[COLUMNS / 8][4];
     uint32_t channels; // this lane's, in shared memory
     float tokens[2];
-    __device__ void begin(TileGemmShared<Int8Pair, COLUMNS> *s, const TileShape &shape, int token,
-                          int column) {
+    __device__ void begin(TileGemmShared<T, COLUMNS> *s, const TileShape &shape, int token, int column) {
         float *mine = s->scales.columns[threadIdx.x / 32];
         channels = shared_at(mine + threadIdx.x % 4 * 2);
         __syncwarp(); // those of the tile before have been read
 #pragma unroll
         for (int i = threadIdx.x % 32; i < COLUMNS; i += 32) {
             bool there = column + i < shape.rows;
-            copy_piece<4>(shared_at(mine + i), shape.w_scales + (there ? column + i : 0), there);
+            copy_piece<4>(shared_at(mine + i),
+                          shape.w_scales + (there ? (column + i) * shape.w_scale_step : 0), there);
         }
         end_copies();
 #pragma unroll
@@ -167,8 +186,10 @@ template <int COLUMNS> struct TileSums<Int8Pair, COLUMNS> {
                            w8_value(v[i][2 * r + 1], tokens[r], __uint_as_float(channel[1])));
     }
 };
+template <int COLUMNS> struct TileSums<Int8Pair, COLUMNS> : ScaledSums<Int8Pair, COLUMNS> {};
+template <int COLUMNS> struct TileSums<Fp8Rows, COLUMNS> : ScaledSums<Fp8Rows, COLUMNS> {};
 
-// An MMA warpgroup.
+// An MMA warpgroup. Of Fp8Groups: tile_groups.cuh.
 template <class T, int COLUMNS, class Walk, class Epilogue>
 __device__ inline void tile_wgmma(TileGemmShared<T, COLUMNS> *s, const TileShape &shape,
                                   const Epilogue &epilogue) {
@@ -212,6 +233,8 @@ __device__ inline void tile_wgmma(TileGemmShared<T, COLUMNS> *s, const TileShape
     }
 }
 
+#include "kernels/cuda/gemm/tile_groups.cuh"
+
 #endif
 
 // Grid: clusters of two blocks, as many as fit at once or are needed.
@@ -232,7 +255,10 @@ __global__ void IN_CLUSTERS_OF(2) __launch_bounds__(TILE_GEMM_THREADS, 1)
     cluster_sync();
     if (threadIdx.x < TILE_GEMM_WARPS * 32) {
         take_registers<232>();
-        tile_wgmma<T, COLUMNS, Walk>(s, shape, epilogue);
+        if constexpr (std::is_same<T, Fp8Groups>::value)
+            tile_wgmma_groups<COLUMNS, Walk>(s, shape, epilogue);
+        else
+            tile_wgmma<T, COLUMNS, Walk>(s, shape, epilogue);
     } else {
         give_registers<40>();
         if (threadIdx.x == TILE_GEMM_WARPS * 32) copy_tiles<T, COLUMNS, Walk>(s, &x_map, &w_map, shape);

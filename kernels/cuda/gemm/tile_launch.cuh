@@ -14,20 +14,25 @@ struct DenseGemm {
     const void *dense;
     int first, rows, cols; // of W8 pairs of columns, with the padding
     bool expanded;
-    const float *scales; // [rows] of W8
+    const float *scales; // [rows] of W8, [rows] one scale_step from the next of Fp8Rows
+    int64_t scale_step;
+    TileFp8 fp8; // of Fp8Groups
+    int w_cols;  // pairs of bytes of a row of E4M3, scales included; 0: cols
 };
 
 template <class T, int COLUMNS, class Epilogue>
 static Status launch(CudaBackend *cuda, const DenseGemm &d, const Epilogue &epilogue, Error *error) {
     auto kernel = tile_gemm_kernel<T, COLUMNS, Epilogue, TileWalk>;
     size_t shared = sizeof(TileGemmShared<T, COLUMNS>);
-    TileShape shape = {d.gemm->n, d.rows, d.cols, !d.expanded, d.gemm->x_scales, d.scales, 0, NULL, NULL};
+    TileShape shape = {d.gemm->n, d.rows, d.cols,       !d.expanded, d.gemm->x_scales, d.scales, 0,
+                       NULL,      NULL,   d.scale_step, d.fp8};
     int64_t pairs = (shape.n + 2 * TILE_TOKENS - 1) / (2 * TILE_TOKENS),
             tiles = pairs * ((d.rows + COLUMNS - 1) / COLUMNS), clusters = cuda->device.card.n_sms / 2;
     CUtensorMap x_map, w_map;
     dim3 grid(2 * (unsigned)(tiles < clusters ? tiles : clusters));
     cudaError_t code = make_tile_map(&x_map, d.gemm->x, shape.n, d.cols, TILE_TOKENS);
-    if (code == cudaSuccess) code = make_tile_map(&w_map, d.dense, d.rows, d.cols, COLUMNS / 2);
+    if (code == cudaSuccess)
+        code = make_tile_map(&w_map, d.dense, d.rows, d.w_cols ? d.w_cols : d.cols, COLUMNS / 2);
     if (code == cudaSuccess)
         code = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared);
     if (code == cudaSuccess)
@@ -42,14 +47,18 @@ static int columns_of(const CudaBackend *cuda, const DenseGemm &d) {
 template <class T, class Out, Activation ACTIVATION>
 static Status launch_gated(CudaBackend *cuda, const DenseGemm &d, Error *error) {
     GatedEpilogue<Out, ACTIVATION> epilogue = {(Out *)d.gemm->y + d.first / 2, d.gemm->w->rows / 2};
-    return columns_of(cuda, d) == 192 ? launch<T, 192>(cuda, d, epilogue, error)
-                                      : launch<T, 256>(cuda, d, epilogue, error);
+    if constexpr (std::is_same<T, Fp8Groups>::value)
+        return launch<T, 192>(cuda, d, epilogue, error);
+    else
+        return columns_of(cuda, d) == 192 ? launch<T, 192>(cuda, d, epilogue, error)
+                                          : launch<T, 256>(cuda, d, epilogue, error);
 }
 
 template <class T, class Epilogue>
 static Status launch_columns(CudaBackend *cuda, const DenseGemm &d, const Epilogue &epilogue, Error *error) {
-    return columns_of(cuda, d) == 128 ? launch<T, 128>(cuda, d, epilogue, error)
-                                      : launch<T, 256>(cuda, d, epilogue, error);
+    if constexpr (!std::is_same<T, Fp8Groups>::value) // whose sums of 256 have no room twice
+        if (columns_of(cuda, d) != 128) return launch<T, 256>(cuda, d, epilogue, error);
+    return launch<T, 128>(cuda, d, epilogue, error);
 }
 
 // Operands of type T, results of type Out.
@@ -62,7 +71,7 @@ static Status launch_epilogue(CudaBackend *cuda, const DenseGemm &d, Error *erro
                    : launch_gated<T, Out, ACTIVATION_GELU_TANH>(cuda, d, error);
     if (g->epilogue == EPILOGUE_ADD)
         return launch_columns<T>(cuda, d, AddEpilogue{(float *)g->y + d.first, g->w->rows}, error);
-    if constexpr (std::is_same<T, Int8Pair>::value)
+    if constexpr (!std::is_same<T, Out>::value) // what others store is the library's
         if (g->epilogue == EPILOGUE_STORE)
             return launch_columns<T>(cuda, d, StoreEpilogue<Out>{(Out *)g->y + d.first, g->w->rows}, error);
     const HeadArguments &h = *g->heads;

@@ -1,9 +1,10 @@
-// A row that a block holds in registers, normed and quantised for W8: the same steps, and so the same bits, wherever
-// the row comes from.
+// A row that a block holds in registers, normed and quantised for W8 or FP8: the same steps, and so the same bits,
+// wherever the row comes from.
 #ifndef PALAVER_KERNELS_CUDA_W8_NORM_ROW_CUH
 #define PALAVER_KERNELS_CUDA_W8_NORM_ROW_CUH
 
 #include "kernels/cuda/device/reduce.cuh"
+#include "kernels/cuda/w8/fp8.cuh"
 #include "kernels/cuda/w8/w8.cuh"
 #include "kernels/cuda/layers.cuh"
 
@@ -14,15 +15,43 @@ struct NormRows {
     float eps;
     char *q;
     float *scales;
+    Fp8Row fp8; // of FP8
 };
+
+// Row `row` of q and its scales from v, whose largest magnitude this thread has seen is `top`. All THREADS take part.
+template <RowForm FORM, int THREADS, int TURNS>
+__device__ inline void store_row(const NormRows &a, int row, const float4 (&v)[TURNS], uint32_t top) {
+    constexpr int SPAN = THREADS * 4;
+    __shared__ uint32_t tops[THREADS / 32];
+    const int mine = threadIdx.x * 4;
+    char *to = a.q + (int64_t)row * a.stride + mine;
+    if constexpr (FORM == ROW_FP8_GROUPS) { // of which a warp has one a turn
+#pragma unroll
+        for (int t = 0; t < TURNS; t++) {
+            const float scale = a.fp8.scale(__reduce_max_sync(~0u, magnitude_bits(v[t])));
+            const Fp8Divisor by(scale);
+            const int i = t * SPAN + mine;
+            if (i >= a.stride) continue;
+            *(uint32_t *)(to + t * SPAN) = by.four(v[t]);
+            if (threadIdx.x % 32 == 0) a.scales[(int64_t)(i / FP8_GROUP) * a.fp8.stride + row] = scale;
+        }
+    } else {
+        const uint32_t most = block_most<THREADS>(top, tops);
+        const float scale = FORM == ROW_W8 ? w8_scale(__uint_as_float(most)) : a.fp8.scale(most);
+        const typename DivisorOf<FORM>::Divisor by(scale);
+#pragma unroll
+        for (int t = 0; t < TURNS; t++)
+            if (t * SPAN + mine < a.stride) *(uint32_t *)(to + t * SPAN) = by.four(v[t]);
+        if (threadIdx.x == 0) a.scales[row] = scale;
+    }
+}
 
 // Row `row` of q and its scale from v: thread i has elements t·4·THREADS + 4i … in v[t], zeros behind the n-th; u,
 // likewise, the norm's weights. All THREADS take part.
-template <int THREADS, int TURNS, bool LAYER>
+template <RowForm FORM, int THREADS, int TURNS, bool LAYER>
 __device__ inline void norm_row(const NormRows &a, int row, float4 (&v)[TURNS], const float4 (&u)[TURNS]) {
     constexpr int SPAN = THREADS * 4;
     __shared__ float sums[THREADS / 32];
-    __shared__ uint32_t tops[THREADS / 32];
     const int n = a.n, mine = threadIdx.x * 4;
     float sum = 0, square = 0;
 #pragma unroll
@@ -46,13 +75,7 @@ __device__ inline void norm_row(const NormRows &a, int row, float4 (&v)[TURNS], 
                            v[t].z * factor * u[t].z + b.z, v[t].w * factor * u[t].w + b.w);
         top = max(top, magnitude_bits(v[t]));
     }
-    float scale = w8_scale(__uint_as_float(block_most<THREADS>(top, tops)));
-    const W8Divisor by(scale);
-    char *to = a.q + (int64_t)row * a.stride + mine;
-#pragma unroll
-    for (int t = 0; t < TURNS; t++)
-        if (t * SPAN + mine < a.stride) *(uint32_t *)(to + t * SPAN) = by.four(v[t]);
-    if (threadIdx.x == 0) a.scales[row] = scale;
+    store_row<FORM, THREADS>(a, row, v, top);
 }
 
 // The norm's weights as norm_row() wants them.

@@ -1,5 +1,5 @@
 // W8A8 around the GEMMs: activations in 8 bits, and what becomes of sums that cuBLASLt leaves in memory.
-// The rule of quantising is kernels/w8.h's; rows behind a norm are quantised in norm_row.cuh.
+// The rules of quantising are kernels/w8.h's and kernels/fp8.h's; rows behind a norm are quantised in norm_row.cuh.
 #include "kernels/cuda/activation.cuh"
 #include "kernels/cuda/gemm/gemm.cuh"
 #include "kernels/cuda/device/launch.cuh"
@@ -22,11 +22,12 @@ struct QuantizeArguments {
     int n, stride;
     char *q;
     float *scales;
+    Fp8Row fp8; // of FP8
 };
 
 // Quantise: of attention's output, and of g behind SiLU·mul. One block a row, which stays in registers: a piece a
 // thread and turn. Grid: [rows].
-template <class T, int THREADS, int TURNS>
+template <RowForm FORM, class T, int THREADS, int TURNS>
 __global__ void __launch_bounds__(THREADS) quantize_kernel(const __grid_constant__ QuantizeArguments a) {
     constexpr int EACH = Piece<T>::N, SPAN = THREADS * EACH;
     __shared__ uint32_t tops[THREADS / 32];
@@ -39,69 +40,122 @@ __global__ void __launch_bounds__(THREADS) quantize_kernel(const __grid_constant
 #pragma unroll
     for (int t = 0; t < TURNS; t++)
         v[t] = t * SPAN + mine < a.n ? *(const Piece<T> *)(in + t * SPAN + mine) : Piece<T>{};
-#pragma unroll
-    for (int t = 0; t < TURNS; t++)
-#pragma unroll
-        for (int i = 0; i < EACH; i += 4) top = max(top, magnitude_bits(v[t].four(i)));
-    float scale = w8_scale(__uint_as_float(block_most<THREADS>(top, tops)));
-    const W8Divisor by(scale);
     char *to = a.q + (int64_t)blockIdx.x * a.stride;
+    uint32_t of_turn[TURNS];
 #pragma unroll
-    for (int t = 0; t < TURNS; t++)
+    for (int t = 0; t < TURNS; t++) {
+        of_turn[t] = 0;
 #pragma unroll
-        for (int i = 0; i < EACH; i += 4)
-            if (t * SPAN + mine + i < a.stride)
-                *(uint32_t *)(to + t * SPAN + mine + i) = by.four(v[t].four(i));
-    if (threadIdx.x == 0) a.scales[blockIdx.x] = scale;
+        for (int i = 0; i < EACH; i += 4) of_turn[t] = max(of_turn[t], magnitude_bits(v[t].four(i)));
+        top = max(top, of_turn[t]);
+    }
+    if constexpr (FORM == ROW_FP8_GROUPS) {
+        constexpr int LANES = FP8_GROUP / EACH; // that have a group
+#pragma unroll
+        for (int t = 0; t < TURNS; t++) {
+#pragma unroll
+            for (int o = 1; o < LANES; o *= 2)
+                of_turn[t] = max(of_turn[t], __shfl_xor_sync(~0u, of_turn[t], o));
+            const int at = t * SPAN + mine;
+            const float scale = a.fp8.scale(of_turn[t]);
+            const Fp8Divisor by(scale);
+            if (at >= a.stride) continue;
+#pragma unroll
+            for (int i = 0; i < EACH; i += 4) *(uint32_t *)(to + at + i) = by.four(v[t].four(i));
+            if (threadIdx.x % LANES == 0)
+                a.scales[(int64_t)(at / FP8_GROUP) * a.fp8.stride + blockIdx.x] = scale;
+        }
+    } else {
+        const uint32_t most = block_most<THREADS>(top, tops);
+        const float scale = FORM == ROW_W8 ? w8_scale(__uint_as_float(most)) : a.fp8.scale(most);
+        const typename DivisorOf<FORM>::Divisor by(scale);
+#pragma unroll
+        for (int t = 0; t < TURNS; t++)
+#pragma unroll
+            for (int i = 0; i < EACH; i += 4)
+                if (t * SPAN + mine + i < a.stride)
+                    *(uint32_t *)(to + t * SPAN + mine + i) = by.four(v[t].four(i));
+        if (threadIdx.x == 0) a.scales[blockIdx.x] = scale;
+    }
 }
 
-template <class T>
-static cudaError_t launch_quantize(const CudaBackend *cuda, int n_rows, const QuantizeArguments &a) {
+template <RowForm FORM, class T>
+static cudaError_t launch_form(const CudaBackend *cuda, int n_rows, const QuantizeArguments &a) {
     constexpr int EACH = 16 / sizeof(T);
     const int stride = a.stride;
-    auto kernel = stride <= 256 * 2 * EACH    ? quantize_kernel<T, 256, 2>
-                  : stride <= 512 * 2 * EACH  ? quantize_kernel<T, 512, 2>
-                  : stride <= 512 * 4 * EACH  ? quantize_kernel<T, 512, 4>
-                  : stride <= 1024 * 4 * EACH ? quantize_kernel<T, 1024, 4>
-                  : stride <= 1024 * 8 * EACH ? quantize_kernel<T, 1024, 8>
+    auto kernel = stride <= 256 * 2 * EACH    ? quantize_kernel<FORM, T, 256, 2>
+                  : stride <= 512 * 2 * EACH  ? quantize_kernel<FORM, T, 512, 2>
+                  : stride <= 512 * 4 * EACH  ? quantize_kernel<FORM, T, 512, 4>
+                  : stride <= 1024 * 4 * EACH ? quantize_kernel<FORM, T, 1024, 4>
+                  : stride <= 1024 * 8 * EACH ? quantize_kernel<FORM, T, 1024, 8>
                                               : NULL;
     int threads = stride <= 256 * 2 * EACH ? 256 : stride <= 512 * 4 * EACH ? 512 : 1024;
     if (!kernel) return cudaErrorInvalidValue;
     return launch_dependent(cuda, kernel, n_rows, threads, 0, a);
 }
 
-// Quantised rows at `memory`, their scales behind them.
-static void place_rows(void *memory, Gemm *gemm) {
-    gemm->x = memory;
-    gemm->x_scales = (const float *)((char *)memory + (size_t)gemm->n * (size_t)gemm->w->part[0].row_bytes);
+template <class T>
+static cudaError_t launch_quantize(const CudaBackend *cuda, int n_rows, RowForm form,
+                                   const QuantizeArguments &a) {
+    return form == ROW_W8         ? launch_form<ROW_W8, T>(cuda, n_rows, a)
+           : form == ROW_FP8_ROWS ? launch_form<ROW_FP8_ROWS, T>(cuda, n_rows, a)
+                                  : launch_form<ROW_FP8_GROUPS, T>(cuda, n_rows, a);
+}
+
+// Whether x is to be quantised; then its rows are at `memory`, their scales behind them.
+static bool place_rows(const CudaBackend *cuda, void *memory, Gemm *gemm, QuantizedRows *rows) {
+    const Weight *w = &gemm->w->part[0];
+    const bool w8 = linear_is_w8(gemm->w);
+    const Fp8Inputs how = w8 ? FP8_INPUTS_KEPT : gemm_fp8_inputs(cuda, gemm);
+    if (!w8 && !how) return false;
+    const bool groups = !w8 && how != FP8_INPUTS_ROWS;
+    const int64_t bytes = w8 ? w->row_bytes : w->cols;
+    rows->form = w8 ? ROW_W8 : groups ? ROW_FP8_GROUPS : ROW_FP8_ROWS;
+    rows->scales = (float *)((char *)memory + gemm->n * bytes);
+    rows->fp8 = Fp8Row{gemm->w->input_scale, how == FP8_INPUTS_POWERS, gemm->n};
+    gemm->x = memory, gemm->x_scales = rows->scales, gemm->x_stride = groups ? gemm->n : 0;
+    return true;
+}
+
+static QuantizeArguments arguments_of(const Gemm *gemm, const void *y, const QuantizedRows &rows) {
+    return QuantizeArguments{y,           gemm->w->cols, (int)w8_scale_offset(gemm->w->cols), (char *)gemm->x,
+                             rows.scales, rows.fp8};
 }
 
 Status gemm_take(CudaBackend *cuda, Gemm *gemm, const void *y, Error *error) {
+    QuantizedRows rows;
+    if (gemm->order) {
+        Status status = cuda_reorder(cuda, gemm, y, cuda->scratch.expanded, error);
+        if (status) return status;
+        y = cuda->scratch.expanded;
+    }
     gemm->x = y;
-    if (!linear_is_w8(gemm->w)) return STATUS_OK;
-    place_rows(cuda->scratch.wide, gemm);
+    if (!place_rows(cuda, cuda->scratch.wide, gemm, &rows)) return STATUS_OK;
     cudaError_t code;
-    QuantizeArguments a = {y, gemm->w->cols, (int)gemm->w->part[0].row_bytes, (char *)gemm->x,
-                           (float *)gemm->x_scales};
-    WITH_OPERAND(cuda, (code = launch_quantize<T>(cuda, gemm->n, a)));
+    const QuantizeArguments a = arguments_of(gemm, y, rows);
+    WITH_OPERAND(cuda, (code = launch_quantize<T>(cuda, gemm->n, rows.form, a)));
     return cuda_check(code, error, "quantising [%d, %d]", gemm->n, gemm->w->cols);
 }
 
 Status gemm_take_norm(CudaBackend *cuda, Gemm *gemm, const float *x, const int32_t *rows, Norm norm,
                       Error *error) {
+    QuantizedRows to;
     gemm->x = cuda->scratch.normed;
     NormCall call = {x, rows, gemm->n, norm, cuda->operand, cuda->scratch.normed};
-    if (!linear_is_w8(gemm->w)) return cuda_norm(cuda, &call, error);
-    place_rows(cuda->scratch.normed, gemm);
+    if (gemm->order) { // of weights that take it as it is
+        Status status = cuda_norm(cuda, &call, error);
+        gemm->x = cuda->scratch.expanded;
+        return status ? status : cuda_reorder(cuda, gemm, call.y, cuda->scratch.expanded, error);
+    }
+    if (!place_rows(cuda, cuda->scratch.normed, gemm, &to)) return cuda_norm(cuda, &call, error);
     if (!norm.weight) { // x itself, of which only these layers have no rows of their own
-        QuantizeArguments a = {x, gemm->w->cols, (int)gemm->w->part[0].row_bytes, (char *)gemm->x,
-                               (float *)gemm->x_scales};
-        return cuda_check(launch_quantize<float>(cuda, gemm->n, a), error, "quantising [%d, %d]", gemm->n,
-                          gemm->w->cols);
+        const QuantizeArguments a = arguments_of(gemm, x, to);
+        return cuda_check(launch_quantize<float>(cuda, gemm->n, to.form, a), error, "quantising [%d, %d]",
+                          gemm->n, gemm->w->cols);
     }
     bool done = cuda->step.normed == x && cuda->step.normed_by == norm.weight && !rows;
     cuda->step.normed = NULL;
-    return done ? STATUS_OK : cuda_norm_quantize(cuda, &call, (float *)gemm->x_scales, error);
+    return done ? STATUS_OK : cuda_norm_quantize(cuda, &call, to, error);
 }
 
 // ---- sums in memory -----------------------------------------------------------------------------------------------
@@ -181,7 +235,7 @@ __global__ void __launch_bounds__(THREADS) finish_norm_kernel(const FinishArgume
         v[k] = make_float4(old.x + f.x, old.y + f.y, old.z + f.z, old.w + f.w);
         *(float4 *)(x + col) = v[k];
     }
-    norm_row<THREADS, TURNS, false>(norm, t, v, u);
+    norm_row<ROW_W8, THREADS, TURNS, false>(norm, t, v, u);
 }
 
 int32_t *w8_sums(const CudaBackend *cuda, const Gemm *gemm) {
@@ -205,10 +259,11 @@ Status w8_finish(CudaBackend *cuda, const Gemm *g, const int32_t *sums, Error *e
     cudaStream_t stream = cuda->device.stream;
     if (norm_follows(cuda, g)) {
         Gemm next = {g->next};
+        QuantizedRows rows;
         next.n = g->n;
-        place_rows(cuda->scratch.normed, &next);
+        place_rows(cuda, cuda->scratch.normed, &next, &rows);
         NormRows to = {{(float *)g->next_norm, NULL}, g->w->rows,     (int)g->next->part[0].row_bytes,
-                       cuda->shape->norm_eps,         (char *)next.x, (float *)next.x_scales};
+                       cuda->shape->norm_eps,         (char *)next.x, rows.scales};
         WITH_NORM_TURNS(a.rows, (finish_norm_kernel<THREADS, TURNS><<<g->n, THREADS, 0, stream>>>(a, to)));
         cuda->step.normed = (const float *)g->y, cuda->step.normed_by = g->next_norm;
     } else {

@@ -19,6 +19,11 @@ __device__ inline float w8_value(int32_t acc, float token_scale, float channel_s
     return __fmul_rn(__fmul_rn((float)acc, token_scale), channel_scale);
 }
 
+// The same of sums of FP8.
+__device__ inline float w8_value(float acc, float token_scale, float channel_scale) {
+    return __fmul_rn(__fmul_rn(acc, token_scale), channel_scale);
+}
+
 // w8_quantize() of a row of this scale without a division: x / scale is rounded as it is there, for the reciprocal is,
 // and its product is put right by what it leaves over (Markstein, "Computation of elementary functions on the IBM RISC
 // System/6000 processor", 1990). Nothing exceeds 127, for scale is the largest magnitude's 127th part; what has no

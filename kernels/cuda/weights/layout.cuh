@@ -16,7 +16,7 @@ struct Arena {
     Weight weight(const Matrix *m, int64_t rows) { return weight_as(format_of(m->type), m, rows); }
     Weight weight_as(Format format, const Matrix *m, int64_t rows) {
         int64_t row = format_row_bytes(format, (int)m->cols);
-        Weight w = {take((size_t)(rows * row)), row, (int)rows, (int)m->cols, format, NULL};
+        Weight w = {take((size_t)(rows * row)), row, (int)rows, (int)m->cols, format, 0, NULL};
         if (format == FORMAT_W8) w.scales = (float *)take((size_t)rows * sizeof(float));
         return w;
     }
@@ -34,5 +34,10 @@ Status layout_check_matrix(const char *name, const Matrix *m, int64_t rows, int6
 void heads_lay_out(const DecoderShape *s, const LayerWeights *h, Layer *layer, Arena *a);
 Status heads_upload(CudaBackend *cuda, const LayerWeights *h, const Layer *layer, Error *error);
 Status heads_check(const DecoderShape *s, const LayerWeights *h, Error *error);
+
+// ---- orders.cu: the orders in which a layer takes its inputs -----------------------------------------------------
+
+void orders_lay_out(const LayerWeights *h, Layer *layer, Arena *a);
+Status orders_upload(const LayerWeights *h, Layer *layer, Error *error);
 
 #endif

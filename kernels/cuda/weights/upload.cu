@@ -39,6 +39,7 @@ void cuda_end_upload(CudaBackend *cuda) {
     threads_close(u->threads);
     free(u);
     cuda->upload = NULL;
+    weights_find_uniform(cuda);
 }
 
 Status upload_begin(CudaBackend *cuda, Error *error) {

@@ -119,6 +119,15 @@ static Status upload_each(CudaBackend *cuda, const Vector *vectors, int n, Error
     return status;
 }
 
+// The largest of the fixed scales of what enters matrices that have one input; 0: there is none.
+static float input_scale(const Matrix *a, const Matrix *b, const Matrix *c) {
+    const Matrix *all[] = {a, b, c};
+    float most = 0;
+    for (const Matrix *m : all)
+        if (m->data && m->input_scale > most) most = m->input_scale;
+    return most;
+}
+
 static Linear lay_out_gate_up(const Matrix *gate, const Matrix *up, int64_t units, Arena *a) {
     const int64_t rows = (gate->data ? 2 : 1) * units;
     Format format = format_of(up->type);
@@ -131,14 +140,19 @@ static void lay_out_layer(const DecoderShape *s, const LayerWeights *h, Layer *l
     Vector vectors[LAYER_VECTORS];
     vectors_of_layer(s, h, layer, vectors);
     lay_out_vectors(vectors, LAYER_VECTORS, a);
+    orders_lay_out(h, layer, a);
     heads_lay_out(s, h, layer, a);
+    layer->qkv.input_scale = input_scale(&h->wq, &h->wk, &h->wv);
     layer->out = Linear{{a->weight(&h->wo, hidden)}, 1, (int)hidden, (int)h->wo.cols};
+    layer->out.input_scale = h->wo.input_scale;
     const int64_t n = experts_of(s, h), wide = width_of(s, h);
     layer->gated = h->w_gate.data != NULL;
     layer->gate_up = lay_out_gate_up(&h->w_gate, &h->w_up, n * wide, a);
     layer->down = Linear{{a->weight(&h->w_down, n * hidden)}, 1, (int)(n * hidden), (int)wide};
     layer->token_gate = a->linear(&h->token_gate), layer->token_up = a->linear(&h->token_up);
     layer->index = h->index, layer->x_scale = h->x_scale != 0 ? h->x_scale : 1;
+    layer->gate_up.input_scale = input_scale(&h->w_gate, &h->w_up, &h->w_up);
+    layer->down.input_scale = h->w_down.input_scale;
     if (!h->router.data) return;
     layer->shared_routed = h->shared_router.data != NULL;
     layer->router = (float *)a->take((size_t)((n + (layer->shared_routed ? 1 : 0)) * hidden) * 4);
@@ -159,8 +173,8 @@ static Status upload_router(CudaBackend *cuda, const LayerWeights *h, Layer *lay
     const int64_t hidden = h->router.cols;
     if (cuda->random_weights) {
         const int64_t n = h->router.rows + (layer->shared_routed ? 1 : 0);
-        const Matrix made_up = {DTYPE_F32, n, hidden, h->router.data, NULL, 0};
-        const Weight to = {(char *)layer->router, hidden * 4, (int)n, (int)hidden, FORMAT_F32, NULL};
+        const Matrix made_up = {DTYPE_F32, n, hidden, h->router.data, NULL, 0, 0, NULL};
+        const Weight to = {(char *)layer->router, hidden * 4, (int)n, (int)hidden, FORMAT_F32, 0, NULL};
         return upload_rows(cuda, &made_up, &to, 0, 1, error);
     }
     const Matrix *rows[] = {&h->router, &h->shared_router};
@@ -176,6 +190,7 @@ static Status upload_layer(CudaBackend *cuda, const LayerWeights *h, Layer *laye
     Vector vectors[LAYER_VECTORS];
     vectors_of_layer(s, h, layer, vectors);
     status = upload_each(cuda, vectors, LAYER_VECTORS, error);
+    if (!status) status = orders_upload(h, layer, error);
     if (!status) status = heads_upload(cuda, h, layer, error);
     if (!status) status = upload_rows(cuda, &h->wo, &layer->out.part[0], 0, 1, error);
     if (!status) status = upload_gate_up(cuda, &h->w_gate, &h->w_up, &layer->gate_up.part[0], error);

@@ -56,7 +56,9 @@ static void gptq(void **state) {
     check("gptq-g128", DTYPE_Q4_0, 0, NULL);
     check("gptq-asym-g32", DTYPE_Q4_1, 5e-3, NULL);
     check("gptq-v2", DTYPE_Q4_1, 5e-3, NULL);
-    check("gptq-act-order", DTYPE_F16, 5e-3, "7 weights (GPTQ int4, act-order, 32) are rounded to f16");
+    check("gptq-act-order", DTYPE_F16, 5e-3, "5 weights (GPTQ int4, act-order, 32) are rounded to f16");
+    check("gptq-act-order-alike", DTYPE_Q4_0, 0, NULL);
+    check("gptq-act-order-asym", DTYPE_Q4_1, 5e-3, NULL);
     check("gptq-int8", DTYPE_Q8_0, 0, NULL);
     check("gptq-int8-asym", DTYPE_F16, 5e-3, "7 weights (GPTQ int8) are rounded to f16");
 }
@@ -94,8 +96,8 @@ static void check_fp8(const char *name, Fp8Inputs how) {
             assert_int_equal(model->shape.fp8_inputs, fp8 == FP8_NEVER ? FP8_INPUTS_KEPT : how);
             assert_null(checkpoint_notice(model->checkpoint));
             double exact = distance_of(engine, &set.cases[0]), made = distance_of(engine, &set.cases[1]);
-            print_message("%s on %s, rounding %d: %.1e from what the files mean, %.1e from their makers\n", name,
-                          DEVICES[i], fp8, exact, made);
+            print_message("%s on %s, rounding %d: %.1e from what the files mean, %.1e from their makers\n",
+                          name, DEVICES[i], fp8, exact, made);
             assert_true(fp8 == FP8_NEVER ? exact <= 1e-5 && made > 2e-2 : made <= 3e-3 && exact > 2e-2);
             engine_close(engine);
         }
