@@ -263,6 +263,15 @@ __device__ inline void copy_tile(uint32_t to, const CUtensorMap *map, int col, i
                  : "memory");
 }
 
+// The same of the boxes that make_boxes_map() has side by side, from the `first` one's row 0 on.
+__device__ inline void copy_boxes(uint32_t to, const CUtensorMap *map, int first, uint32_t barrier,
+                                  uint64_t policy) {
+    asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
+                 "[%0], [%1, {%2, %2, %3}], [%4], %5;" ::"r"(to),
+                 "l"(map), "r"(0), "r"(first), "r"(barrier), "l"(policy)
+                 : "memory");
+}
+
 // The same of five dimensions, from (col, 0, 0, 0, last) on.
 __device__ inline void copy_tile_of_five(uint32_t to, const CUtensorMap *map, int col, int last,
                                          uint32_t barrier, uint64_t policy) {
@@ -336,14 +345,11 @@ __device__ inline uint4 load_relaxed_4(const uint32_t *from) {
 __device__ inline void count_relaxed(unsigned *counter) {
     asm volatile("red.relaxed.gpu.global.add.u32 [%0], 1;" ::"l"(counter) : "memory");
 }
-// Release: whoever sees the count by load_acquire() also sees what was written before it.
-__device__ inline void count_release(unsigned *counter) {
-    asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(counter) : "memory");
-}
-__device__ inline unsigned load_acquire(const unsigned *from) {
-    unsigned v;
-    asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(v) : "l"(from) : "memory");
-    return v;
+// The same of four words, each of which is whole by itself.
+__device__ inline void store_relaxed(uint4 *to, uint4 v) {
+    asm volatile("st.relaxed.gpu.global.v4.u32 [%0], {%1,%2,%3,%4};" ::"l"(to), "r"(v.x), "r"(v.y), "r"(v.z),
+                 "r"(v.w)
+                 : "memory");
 }
 // 16 bytes that nobody writes and nobody reads again soon: past the L1, 256 bytes at once into the L2.
 __device__ inline uint4 load_streaming(const void *from) {

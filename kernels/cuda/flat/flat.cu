@@ -65,31 +65,13 @@ static cudaError_t launch(CudaBackend *cuda, FlatArguments *a) {
 
 // ---- scratch -------------------------------------------------------------------------------------------------
 
-static size_t parts_bytes(const CudaBackend *cuda) {
-    return (size_t)FLAT_BLOCKS_A_SM * (size_t)cuda->device.card.n_sms * FLAT_WARPS * (FLAT_MOST / 8) * 32 *
-           sizeof(float4);
-}
-
 size_t flat_bytes(const CudaBackend *cuda) {
-    const DecoderShape *s = cuda->shape;
-    const int q = s->n_heads * decoder_most_head_dim(s) + 2 * (int)decoder_kv_width(s);
-    int rows = 2 * s->intermediate_size;
-    if (s->experts.n && rows < 2 * s->experts.size) rows = 2 * s->experts.size;
-    if (s->experts.n && rows < 2 * s->experts.shared_size) rows = 2 * s->experts.shared_size;
-    if (rows < q) rows = q;
-    if (rows < s->n_layers * s->token_size) rows = s->n_layers * s->token_size;
-    if (rows < s->vocab_size) rows = s->vocab_size;
-    if (rows < s->hidden_size) rows = s->hidden_size;
-    return parts_bytes(cuda) + (size_t)(rows / FLAT_ROWS + 1) * sizeof(unsigned);
+    return (size_t)FLAT_BLOCKS_A_SM * (size_t)cuda->device.card.n_sms * FLAT_WARPS * (FLAT_MOST / 8) * 32 *
+           sizeof(uint4);
 }
 
 Status flat_reserve(CudaBackend *cuda, Error *error) {
     return cuda_room(cuda, &cuda->scratch.flat, flat_bytes(cuda), false, "flat GEMMs", error);
-}
-
-static void set_scratch(const CudaBackend *cuda, FlatArguments *a) {
-    a->parts = (float4 *)cuda->scratch.flat.memory;
-    a->arrived = (unsigned *)(cuda->scratch.flat.memory + parts_bytes(cuda));
 }
 
 // ---- the GEMM -------------------------------------------------------------------------------------------------
@@ -111,7 +93,7 @@ FlatArguments flat_arguments(const CudaBackend *cuda, const Gemm *g, int part, i
     a.y = (char *)g->y + ((size_t)first * (size_t)a.y_stride + (size_t)row) * out;
     a.bias = g->bias ? g->bias + row : NULL, a.other = g->other;
     a.activation = cuda->shape->activation;
-    set_scratch(cuda, &a);
+    a.parts = (uint4 *)cuda->scratch.flat.memory;
     return a;
 }
 

@@ -38,9 +38,11 @@ struct FlatArguments {
     Activation activation;
     // EPILOGUE_HEADS: without biases and norms, rotary_dim = head_dim, 64 or 128, a cache in f16.
     HeadArguments heads;
-    float4 *parts;     // [blocks, FLAT_WARPS, FLAT_MOST / 8, 32] sums of a tile that another block ends
-    unsigned *arrived; // [row tiles] blocks that have left theirs; zero between launches
-    bool large;        // the ring of the kernels by wgmma: see there
+    // [FLAT_BLOCKS_A_SM x multiprocessors, FLAT_WARPS, FLAT_MOST / 8, 32] sums that blocks leave to others; zeros between
+    // launches.
+    uint4 *parts;
+    bool large;   // the ring of the kernels by wgmma: see there
+    bool x_boxed; // they copy a stage of x at once, not 64 columns at a time
 };
 
 // A sum that one thread has for itself, of row `unit` of W, or of its pair of gate and up: what is made of it, where it

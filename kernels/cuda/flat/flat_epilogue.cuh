@@ -33,70 +33,107 @@ __device__ inline void meet_mma_threads() {
     named_barrier_sync<1, FLAT_WARPS * 32>();
 }
 
-// Brings near what a warp's 16 rows of a tile are added to, while others' sums are waited for.
-template <int TILES> __device__ inline void fetch_residual(const FlatArguments &a, int tile) {
-    const int row = tile * FLAT_ROWS + threadIdx.x / 32 * 16;
-    if (a.epilogue != EPILOGUE_ADD || row >= a.w.rows) return;
+// Brings near what a warp's end of a tile reads: what its 16 rows are added to, or its heads' turns.
+template <int TILES> __device__ inline void fetch_for_end(const FlatArguments &a, int tile) {
+    const int lane = threadIdx.x % 32, row = tile * FLAT_ROWS + threadIdx.x / 32 * 16;
+    if (row >= a.w.rows) return;
 #pragma unroll
     for (int first = 0; first < TILES * 8; first += 32) {
-        int token = first + threadIdx.x % 32;
-        if (token < min(a.n, TILES * 8))
-            prefetch_near((const float *)a.y + (int64_t)token * a.y_stride + row);
+        const int token = first + lane;
+        if (token >= min(a.n, TILES * 8)) break;
+        if (a.epilogue == EPILOGUE_ADD) prefetch_near((const float *)a.y + (int64_t)token * a.y_stride + row);
+        if (a.epilogue != EPILOGUE_HEADS) continue;
+        const int half = a.heads.head_dim / 2, d = row % a.heads.head_dim / 2;
+        prefetch_near(a.heads.rope + (int64_t)token * half + d);
+        prefetch_near(a.heads.slots + token);
     }
 }
 
-// Adds n parts, one behind the other, in their order; of few rows of x several are on their way at once.
-template <int TILES, class Four, class Sum>
-__device__ inline void add_parts(const Four *part, int n, Sum c[TILES][4]) {
-    constexpr int AT_ONCE = TILES == 1 ? 5 : TILES == 2 ? 4 : 2, NEXT = FLAT_WARPS * TILES * 32;
+// ---- sums of a tile that several blocks share -------------------------------------------------------------------
+//
+// A block that does not begin a tile leaves its sums for the one that does, in a place of its own, and goes on. No flag
+// says that they are there: a word of the place is 0 until the sum's bits, inverted, stand in it, and 0 again once they
+// have been taken, so that each word is whole by itself and nothing has to be fenced. Bits of ones are not left: of a
+// float another NaN stands for them, and no sum of products of 8 bits has the integer whose bits these would be.
+
+__device__ inline uint32_t part_word(float v) {
+    const uint32_t word = ~__float_as_uint(v);
+    return word ? word : ~0x7fffffffu;
+}
+__device__ inline uint32_t part_word(int v) {
+    return (uint32_t)v ^ 0x80000000u;
+}
+__device__ inline void part_value(uint32_t word, float *v) {
+    *v = __uint_as_float(~word);
+}
+__device__ inline void part_value(uint32_t word, int *v) {
+    *v = (int)(word ^ 0x80000000u);
+}
+
+template <int TILES, class Sum> __device__ inline void leave_part(uint4 *part, const Sum c[TILES][4]) {
+#pragma unroll
+    for (int i = 0; i < TILES; i++)
+        store_relaxed(part + i * 32, make_uint4(part_word(c[i][0]), part_word(c[i][1]), part_word(c[i][2]),
+                                                part_word(c[i][3])));
+}
+
+// Adds n parts, one behind the other, in their order, as they come; of few rows of x several are on their way at once.
+template <int TILES, class Sum> __device__ inline void take_parts(uint4 *part, int n, Sum c[TILES][4]) {
+    constexpr int AT_ONCE = TILES == 1 ? 4 : TILES == 2 ? 2 : 1, NEXT = FLAT_WARPS * TILES * 32;
 #pragma unroll 1
     for (; n > 0; n -= AT_ONCE, part += AT_ONCE * NEXT) {
-        Four v[AT_ONCE][TILES];
+        uint4 v[AT_ONCE][TILES];
+        bool whole;
+        do {
+            whole = true;
 #pragma unroll
-        for (int j = 0; j < AT_ONCE; j++)
+            for (int j = 0; j < AT_ONCE; j++)
 #pragma unroll
-            for (int i = 0; i < TILES; i++) v[j][i] = __ldcg(part + (j < n ? j : 0) * NEXT + i * 32);
+                for (int i = 0; i < TILES; i++)
+                    if (j < n) v[j][i] = load_relaxed_4((const uint32_t *)(part + j * NEXT + i * 32));
+#pragma unroll
+            for (int j = 0; j < AT_ONCE; j++)
+#pragma unroll
+                for (int i = 0; i < TILES; i++)
+                    if (j < n) whole = whole && v[j][i].x && v[j][i].y && v[j][i].z && v[j][i].w;
+        } while (!__all_sync(~0u, whole));
 #pragma unroll
         for (int j = 0; j < AT_ONCE; j++) {
             if (j >= n) break;
 #pragma unroll
-            for (int i = 0; i < TILES; i++)
-                c[i][0] += v[j][i].x, c[i][1] += v[j][i].y, c[i][2] += v[j][i].z, c[i][3] += v[j][i].w;
+            for (int i = 0; i < TILES; i++) {
+                const uint32_t words[] = {v[j][i].x, v[j][i].y, v[j][i].z, v[j][i].w};
+                store_relaxed(part + j * NEXT + i * 32, make_uint4(0, 0, 0, 0)); // for the next launch
+#pragma unroll
+                for (int k = 0; k < 4; k++) {
+                    Sum left;
+                    part_value(words[k], &left);
+                    c[i][k] += left;
+                }
+            }
         }
     }
 }
 
-// This block's share of a tile's sums becomes the whole in the tile's first block, which is told so.
+// This block's share of a tile's sums becomes the whole in the tile's first block, which is told so. A warp waits for
+// others' warps of the same rows alone.
 template <int TILES, class Sum>
 __device__ inline bool gather_tile(const FlatArguments &a, const FlatShare &share, int tile,
                                    Sum c[TILES][4]) {
-    typedef typename std::conditional<std::is_same<Sum, float>::value, float4, int4>::type Four;
-    int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    int first = share.block_of(tile * share.n_steps), last = share.block_of((tile + 1) * share.n_steps - 1);
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    const int first = share.block_of(tile * share.n_steps),
+              last = share.block_of((tile + 1) * share.n_steps - 1);
     auto part_of = [&](int block) {
-        return (Four *)a.parts + ((int64_t)block * FLAT_WARPS + warp) * TILES * 32 + lane;
+        return a.parts + ((int64_t)block * FLAT_WARPS + warp) * TILES * 32 + lane;
     };
-    if (first == last) return true;
-    if ((int)blockIdx.x != first) {
-        Four *part = part_of(blockIdx.x);
-#pragma unroll
-        for (int i = 0; i < TILES; i++) __stcg(part + i * 32, Four{c[i][0], c[i][1], c[i][2], c[i][3]});
-        __threadfence();
-        meet_mma_threads();
-        if (threadIdx.x == 0) count_release(a.arrived + tile);
-        return false;
+    const bool mine = (int)blockIdx.x == first;
+    if (!mine) {
+        leave_part<TILES>(part_of(blockIdx.x), c);
+    } else if (first != last) {
+        fetch_for_end<TILES>(a, tile);
+        take_parts<TILES>(part_of(first + 1), last - first, c);
     }
-    fetch_residual<TILES>(a, tile);
-    if (threadIdx.x == 0) {
-        unsigned there;
-        do {
-            there = load_acquire(a.arrived + tile);
-        } while (there != (unsigned)(last - first));
-        a.arrived[tile] = 0; // for the next launch
-    }
-    meet_mma_threads();
-    add_parts<TILES>(part_of(first + 1), last - first, c);
-    return true;
+    return mine;
 }
 
 // Where element j of a lane's fragment i belongs: row of W, row of x.

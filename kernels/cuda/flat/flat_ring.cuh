@@ -117,6 +117,8 @@ template <class Ring, int FORMAT> struct FlatCopy {
         int col = (begin + j / Ring::X_A_STEP) % share.n_steps * Ring::COLUMNS +
                   j % Ring::X_A_STEP * Ring::X_COLUMNS;
         barrier_expect(ring.x_full(stage), Ring::X_STAGE);
+        if (Ring::X_COLUMNS > 64 && a.x_boxed)
+            return copy_boxes(ring.x + stage * Ring::X_STAGE, &maps.x, col / 64, ring.x_full(stage), often);
 #pragma unroll
         for (int b = 0; b < Ring::X_COLUMNS / 64; b++)
             copy_tile(ring.x + stage * Ring::X_STAGE + b * Ring::X_BOX, &maps.x, col + b * 64, 0,

@@ -181,7 +181,10 @@ static cudaError_t launch_flat_tiles(CudaBackend *cuda, FlatArguments *a) {
     cudaError_t code = make_bytes_map(&maps.w, a->w.data, a->w.row_bytes, a->w.rows, dim, 128);
     if (code == cudaSuccess && Ring::SCALE_BYTES > 0)
         code = make_bytes_map(&maps.scales, a->w.data, a->w.row_bytes, a->w.rows, dim, Ring::SCALE_BYTES);
-    if (code == cudaSuccess) code = make_tile_map(&maps.x, a->x, a->n, flat_columns(a->w), TILES * 8);
+    a->x_boxed = Ring::X_COLUMNS > 64 && a->w.cols % 64 == 0;
+    if (code == cudaSuccess)
+        code = a->x_boxed ? make_boxes_map(&maps.x, a->x, a->n, a->w.cols, TILES * 8, Ring::X_COLUMNS / 64)
+                          : make_tile_map(&maps.x, a->x, a->n, flat_columns(a->w), TILES * 8);
     if (code == cudaSuccess)
         code = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Ring::bytes(true));
     if (code != cudaSuccess) return code;

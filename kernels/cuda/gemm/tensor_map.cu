@@ -28,6 +28,13 @@ cudaError_t make_tile_map(CUtensorMap *map, const void *data, int rows, int cols
     return encode_map(map, data, 2, sizes, strides, box);
 }
 
+cudaError_t make_boxes_map(CUtensorMap *map, const void *data, int rows, int cols, int tile_rows, int n) {
+    const cuuint64_t sizes[] = {64, (cuuint64_t)rows, (cuuint64_t)cols / 64},
+                     strides[] = {(cuuint64_t)cols * 2, 128};
+    const cuuint32_t box[] = {64, (cuuint32_t)tile_rows, (cuuint32_t)n};
+    return encode_map(map, data, 3, sizes, strides, box);
+}
+
 static cudaError_t heads_map(CUtensorMap *map, const void *data, int64_t row_bytes, int rows, int dim,
                              int units) {
     const cuuint64_t row = (cuuint64_t)row_bytes, half = (cuuint64_t)dim / 2;

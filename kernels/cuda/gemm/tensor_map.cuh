@@ -11,6 +11,9 @@
 // maps.
 cudaError_t make_tile_map(CUtensorMap *map, const void *data, int rows, int cols, int tile_rows);
 
+// The same, `n` tiles side by side at once, which come to lie one behind the other: copy_boxes(). cols is a multiple of 64.
+cudaError_t make_boxes_map(CUtensorMap *map, const void *data, int rows, int cols, int tile_rows, int n);
+
 // The same in tiles of 128 rows of heads that have `dim` <= 128 rows each, so that element d of a head and d + dim/2
 // are eight rows apart in a tile: row 16·g + 8·h + r of a head is its element h·dim/2 + 8·g + r. A tile is at (col, 0,
 // 0, 0, head).
