@@ -209,6 +209,12 @@ template <class Cache, bool EXPERTS> struct Filler {
         unit = first_chunk(cache, warp);
     }
 
+    // Whether what comes next lies where the layer's experts do: also the first rows of down, of a warp that has none of
+    // gate_up.
+    __device__ bool awaits_choice() const {
+        return phase == PHASE_GATE_UP || (phase == PHASE_DOWN && unit < (int)gridDim.x * DECODE_WARPS);
+    }
+
     // Puts together what comes next, unless it is not known yet where that lies.
     __device__ void begin() {
         if (EXPERTS && ++piece < n_pieces) return begin_next_piece();
@@ -225,7 +231,7 @@ template <class Cache, bool EXPERTS> struct Filler {
                             return begin_piece();
                 }
             } else if (unit < a.phases[phase].units) {
-                if (EXPERTS && phase == PHASE_GATE_UP && !barrier_passed(choice, layer & 1)) {
+                if (EXPERTS && awaits_choice() && !barrier_passed(choice, layer & 1)) {
                     if constexpr (BULK_COPIES) prefetch_next_layer();
                     return;
                 }
