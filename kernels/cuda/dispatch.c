@@ -298,7 +298,7 @@ static bool tile_fits(const Card *card, const AttendCase *a) {
     int d = a->head_dim;
     return (d == 64 || d == 80 || d == 96 || d == 128 || d == 256) && a->octets &&
            a->tile_rows <= ATTEND_ROWS &&
-           ATTEND_TILE_BYTES(d) + a->n_slots / ATTEND_KEYS + 2 <= card->shared_limit;
+           ATTEND_TILE_BYTES(d) + a->n_slots / ATTEND_TILE_KEYS(d) + 2 <= card->shared_limit;
 }
 
 static bool split_fits(const Card *card, const AttendCase *a) {

@@ -243,11 +243,12 @@ enum {
 }; // the row that it has code for, and what it declares
 // Bytes of its shared memory on the cards that have least.
 #define ATTEND_LATENT_BYTES                                                                                  \
-    (2 * ((64 + 2 * 32) * (ATTEND_LATENT_ROW + 8) + 64 * (32 + 8)) + (size_t)ATTEND_LATENT_STATIC)
+    (2 * ((16 + 2 * 32) * (ATTEND_LATENT_ROW + 8) + 16 * (32 + 8)) + (size_t)ATTEND_LATENT_STATIC)
 // Bytes of shared memory that the kernels declare, without what grows with the slots.
 #define ATTEND_WGMMA_BYTES(head_dim) (1280 * (size_t)(head_dim) + 2048)
 #define ATTEND_TILE_BYTES(head_dim)                                                                          \
-    ((ATTEND_ROWS + 4 * ATTEND_KEYS) * ((size_t)(head_dim) + 8) * 2 + 2 * ATTEND_KEYS * 4 + ATTEND_ROWS * 4)
+    (4 * ATTEND_TILE_KEYS(head_dim) * ((size_t)(head_dim) + 8) * 2 + 2 * ATTEND_TILE_KEYS(head_dim) * 4 +    \
+     ATTEND_ROWS * 4)
 
 typedef struct AttendCase {
     StepKind kind;
@@ -265,6 +266,7 @@ typedef struct AttendCase {
     uint32_t page_size;
     bool octets;         // the cache's strides are multiples of 8 elements
     bool whole_pieces;   // its rows, strides and beginnings are multiples of 16 bytes
+#define ATTEND_TILE_KEYS(head_dim) ((head_dim) <= 128 ? ATTEND_KEYS : ATTEND_KEYS / 2)
     int scale_group;     // elements of a scale, where the cache has scales
     size_t halves_bytes; // scratch for a cache in f16 that there is
     size_t halves_want;  // and that this one takes

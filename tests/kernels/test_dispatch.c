@@ -403,14 +403,17 @@ static void tiles_of_an_f16_cache(void **state) {
     CHECK_ATTEND(&HOPPER, half, c.octets = false, ATTEND_PLAIN);
     // No room for the list of tiles, and then not for the units either.
     CHECK_ATTEND(&HOPPER, half, c.n_slots = 1000000, ATTEND_TILE_F16);
-    CHECK_ATTEND(&HOPPER, half, c.n_slots = 9000000, ATTEND_PLAIN);
+    CHECK_ATTEND(&HOPPER, half, c.n_slots = 12000000, ATTEND_PLAIN);
     // A piece of a prompt whose cut must not show.
     CHECK_ATTEND(&HOPPER, half, c.kind = STEP_READING, ATTEND_WGMMA);
     CHECK_ATTEND(&HOPPER, half, (c.kind = STEP_READING, c.window = 4096), ATTEND_TILE_F16);
     CHECK_ATTEND(&HOPPER, half, (c.kind = STEP_READING, c.in_order = false), ATTEND_TILE_F16);
     CHECK_ATTEND(&HOPPER, half, c.window = 4096, ATTEND_WGMMA);
-    CHECK_ATTEND(&ADA, half, , ATTEND_PLAIN); // 105 KB of shared memory for heads of 128
-    CHECK_ATTEND(&ADA, half, c.head_dim = 64, ATTEND_TILE_F16);
+    CHECK_ATTEND(&ADA, half, , ATTEND_TILE_F16);
+    CHECK_ATTEND(&ADA, half, c.head_dim = 256, ATTEND_TILE_F16);
+    CHECK_ATTEND(&AMPERE, half, c.head_dim = 256, ATTEND_TILE_F16);
+    CHECK_ATTEND(&ADA, half, c.n_slots = 1000000, ATTEND_TILE_F16);
+    CHECK_ATTEND(&ADA, half, c.n_slots = 3000000, ATTEND_PLAIN); // no room for what its units are
 }
 
 // One row for all heads, of few tokens and of many; shorter ones are heads like others, whose values are their keys.
@@ -421,7 +424,7 @@ static void tiles_of_latents(void **state) {
         row.latent = true, row.head_dim = 576, row.tile_rows = 16;
         CHECK_ATTEND(&HOPPER, row, , ATTEND_LATENT);
         CHECK_ATTEND(&AMPERE, row, , ATTEND_LATENT);
-        CHECK_ATTEND(&ADA, row, , ATTEND_PLAIN); // 157 KB of shared memory
+        CHECK_ATTEND(&ADA, row, , ATTEND_LATENT); // 16 rows of queries and 32 keys: 98.5 KB
         CHECK_ATTEND(&HOPPER, row, c.page_size = 24, ATTEND_LATENT);
         CHECK_ATTEND(&HOPPER, row, c.evicted = true, ATTEND_LATENT);
         CHECK_ATTEND(&HOPPER, row, c.kind = STEP_READING, ATTEND_LATENT);

@@ -58,7 +58,7 @@ __device__ inline int32_t tile_position(const AttendArguments &a, const AttendTi
     return i < tile.n_slots ? position_at(a.slot_positions, slot_of(a.pages, tile.first_page, i), i) : -1;
 }
 
-enum { ROWS = ATTEND_ROWS, KEYS = ATTEND_KEYS };
+enum { ROWS = ATTEND_ROWS };
 
 constexpr float LOG2_E = 1.44269504f;
 
@@ -125,7 +125,7 @@ __device__ inline void store_rows(const TileHead &at, const int rows[2], const f
 
 enum { TILE_HIDDEN, TILE_MASKED, TILE_SEEN };
 
-// For every unit of 64 indexes: whether no row sees any of it, some see some, or all see all. A warp a unit.
+// For every unit, of 32 or 64 indexes: whether no row sees any of it, some see some, or all see all. A warp a unit.
 __device__ inline void classify_units(const AttendArguments &a, const AttendTile &tile, const Units &units,
                                       int lowest, int highest, uint8_t *kinds) {
     int lane = threadIdx.x % 32;
@@ -133,7 +133,7 @@ __device__ inline void classify_units(const AttendArguments &a, const AttendTile
         Seen first = seen_from(lowest, a.window, tile.n_sinks, tile.n_evicted, u < units.sinks);
         Seen last = seen_from(highest, a.window, tile.n_sinks, tile.n_evicted, u < units.sinks);
         bool any = false, all = true;
-        for (int j = 0; j < 2; j++) {
+        for (int j = 0; j < units.size / 32; j++) {
             int index = units.first(u) + j * 32 + lane;
             int32_t p = units.counts(u, index, tile.n_sinks) ? tile_position(a, tile, index) : -1;
             any |= p >= first.low && p <= last.high;

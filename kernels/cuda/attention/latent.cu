@@ -12,10 +12,12 @@
 
 enum { LATENT_THREADS = 256, ELEMENTS = LATENT_ROW / 8, PIECES = LATENT_ROW / 8, STRIDE = LATENT_ROW + 8 };
 
-template <int TILES> struct LatentShape {
-    static constexpr int ROWS = 16 * TILES, KEYS = latent_keys(TILES), ACROSS = 8 / TILES,
-                         WARP_KEYS = KEYS / ACROSS, NEXT = KEYS + 8; // from a row of weights to the next
-    static constexpr size_t SHARED = latent_shared(TILES);
+// SCORING: warps that compute scores; where eight would have fewer than eight keys each, the others look on.
+template <int N_TILES, int N_KEYS> struct LatentShape {
+    static constexpr int TILES = N_TILES, KEYS = N_KEYS, ROWS = 16 * TILES,
+                         ACROSS = 8 / TILES < KEYS / 8 ? 8 / TILES : KEYS / 8, WARP_KEYS = KEYS / ACROSS,
+                         SCORING = TILES * ACROSS, NEXT = KEYS + 8; // from a row of weights to the next
+    static constexpr size_t SHARED = latent_shared({TILES, KEYS});
 };
 
 struct LatentArguments {
@@ -99,9 +101,9 @@ template <class C, int N> __device__ inline void score(const C *queries, const C
 }
 
 // out += weights · values of a stage: all rows, nine times eight elements.
-template <class C, int TILES>
-__device__ inline void add_values(const C *weights, const C *values, float (&out)[TILES][9][4]) {
-    typedef LatentShape<TILES> Shape;
+template <class C, class Shape>
+__device__ inline void add_values(const C *weights, const C *values, float (&out)[Shape::TILES][9][4]) {
+    constexpr int TILES = Shape::TILES;
     const int lane = threadIdx.x % 32;
     const uint32_t a_at = shared_at(weights + lane % 16 * Shape::NEXT + lane / 16 * 8),
                    b_at = shared_at(values + lane % 16 * STRIDE + lane / 16 * 8);
@@ -143,27 +145,27 @@ template <int TILES> struct LatentSums {
 };
 
 // Where a warp's scores lie: rows from `row` on, keys from side·WARP_KEYS on.
-template <int TILES> struct ScorePlace {
+template <class Shape> struct ScorePlace {
     int row, side;
     __device__ ScorePlace() {
-        row = (int)threadIdx.x / 32 / LatentShape<TILES>::ACROSS * 16;
-        side = (int)threadIdx.x / 32 % LatentShape<TILES>::ACROSS;
+        row = (int)threadIdx.x / 32 / Shape::ACROSS * 16;
+        side = (int)threadIdx.x / 32 % Shape::ACROSS;
     }
+    __device__ static bool scores() { return Shape::SCORING == 8 || threadIdx.x < Shape::SCORING * 32; }
 };
 
 // Scores that count, times the scale, and the rows' largest of the warp's keys to `tops`.
-template <int TILES, int N>
-__device__ inline void mask_scores(const AttendArguments &a, const ScorePlace<TILES> &at,
+template <class Shape, int N>
+__device__ inline void mask_scores(const AttendArguments &a, const ScorePlace<Shape> &at,
                                    const int32_t *positions, const Seen seen[2], float (&c)[N][4],
-                                   float (&tops)[LatentShape<TILES>::ACROSS][16 * TILES]) {
+                                   float (&tops)[Shape::ACROSS][Shape::ROWS]) {
     const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
     float top[2] = {-INFINITY, -INFINITY};
 #pragma unroll
     for (int n = 0; n < N; n++)
 #pragma unroll
         for (int j = 0; j < 4; j++) {
-            const int32_t position =
-                positions[at.side * LatentShape<TILES>::WARP_KEYS + n * 8 + t * 2 + j % 2];
+            const int32_t position = positions[at.side * Shape::WARP_KEYS + n * 8 + t * 2 + j % 2];
             c[n][j] = visible(position, seen[j / 2]) ? c[n][j] * a.scale : -INFINITY;
             top[j / 2] = fmaxf(top[j / 2], c[n][j]);
         }
@@ -175,12 +177,11 @@ __device__ inline void mask_scores(const AttendArguments &a, const ScorePlace<TI
     }
 }
 
-// Scores become weights, relative to the rows' largest so far, and what there is so far is made relative to those.
-template <class C, int TILES, int N>
-__device__ inline void weigh(const ScorePlace<TILES> &at, const float (&c)[N][4],
-                             const float (&tops)[LatentShape<TILES>::ACROSS][16 * TILES], C *weights,
-                             LatentSums<TILES> &sums) {
-    typedef LatentShape<TILES> Shape;
+// Scores become weights, relative to the rows' largest so far.
+template <class C, class Shape, int N>
+__device__ inline void weigh(const ScorePlace<Shape> &at, const float (&c)[N][4],
+                             const float (&tops)[Shape::ACROSS][Shape::ROWS], C *weights,
+                             LatentSums<Shape::TILES> &sums) {
     const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
     struct alignas(4) Two {
         C v[2];
@@ -199,8 +200,15 @@ __device__ inline void weigh(const ScorePlace<TILES> &at, const float (&c)[N][4]
         }
         sums.own_tops[r] = now, sums.own_totals[r] = sum;
     }
+}
+
+// What there is so far is made relative to them.
+template <class Shape>
+__device__ inline void rebase(const float (&tops)[Shape::ACROSS][Shape::ROWS],
+                              LatentSums<Shape::TILES> &sums) {
+    const int g = threadIdx.x % 32 / 4;
 #pragma unroll
-    for (int i = 0; i < TILES; i++)
+    for (int i = 0; i < Shape::TILES; i++)
 #pragma unroll
         for (int r = 0; r < 2; r++) {
             const float now = highest(tops, i * 16 + g + 8 * r, sums.tops[i][r]);
@@ -239,42 +247,40 @@ __device__ inline void end_row(const LatentArguments &l, const LatentWork &w, in
 }
 
 // All rows. totals: in shared memory, of the warps side by side.
-template <class T, int TILES>
-__device__ inline void end_rows(const LatentArguments &l, const LatentWork &w, const ScorePlace<TILES> &at,
-                                LatentSums<TILES> &sums,
-                                float (&totals)[LatentShape<TILES>::ACROSS][16 * TILES]) {
+template <class T, class Shape>
+__device__ inline void end_rows(const LatentArguments &l, const LatentWork &w, const ScorePlace<Shape> &at,
+                                LatentSums<Shape::TILES> &sums, float (&totals)[Shape::ACROSS][Shape::ROWS]) {
     const int lane = threadIdx.x % 32, g = lane / 4;
 #pragma unroll
     for (int r = 0; r < 2; r++) {
         float total = sums.own_totals[r];
         total += __shfl_xor_sync(~0u, total, 1);
         total += __shfl_xor_sync(~0u, total, 2);
-        if (lane % 4 == 0) totals[at.side][at.row + g + 8 * r] = total;
+        if (at.scores() && lane % 4 == 0) totals[at.side][at.row + g + 8 * r] = total;
     }
     __syncthreads();
 #pragma unroll
-    for (int i = 0; i < TILES; i++)
+    for (int i = 0; i < Shape::TILES; i++)
 #pragma unroll
         for (int r = 0; r < 2; r++) {
             const int row = i * 16 + g + 8 * r;
             float total = 0;
-            for (int j = 0; j < LatentShape<TILES>::ACROSS; j++) total += totals[j][row];
+            for (int j = 0; j < Shape::ACROSS; j++) total += totals[j][row];
             if (row < w.n_rows) end_row<T>(l, w, row, sums.out[i], r, make_float2(sums.tops[i][r], total));
         }
 }
 
 // Grid: [blocks of ROWS rows, splits or tiles], block: 256.
-template <class T, class C, int TILES>
+template <class T, class C, class Shape>
 __global__ void __launch_bounds__(LATENT_THREADS, 1)
     latent_kernel(const __grid_constant__ LatentArguments l) {
-    typedef LatentShape<TILES> Shape;
-    constexpr int KEYS = Shape::KEYS, ROWS = Shape::ROWS, N = Shape::WARP_KEYS / 8;
+    constexpr int TILES = Shape::TILES, KEYS = Shape::KEYS, ROWS = Shape::ROWS, N = Shape::WARP_KEYS / 8;
     extern __shared__ __align__(16) char shared[];
     __shared__ float tops[Shape::ACROSS][ROWS], totals[Shape::ACROSS][ROWS];
     __shared__ int32_t slots[3][KEYS], positions[3][KEYS];
     C *queries = (C *)shared, *stages = queries + ROWS * STRIDE, *weights = stages + 2 * KEYS * STRIDE;
     const AttendArguments &a = l.a;
-    const ScorePlace<TILES> at;
+    const ScorePlace<Shape> at;
     const int row = at.row + threadIdx.x % 32 / 4;
     let_next_begin();
     kernels_before();
@@ -324,14 +330,17 @@ __global__ void __launch_bounds__(LATENT_THREADS, 1)
         find_slots(u + 2);
         const C *stage = stages + u % 2 * KEYS * STRIDE;
         float c[N][4];
-        score<C, N>(queries + at.row * STRIDE, stage + at.side * Shape::WARP_KEYS * STRIDE, c);
-        mask_scores<TILES, N>(a, at, positions[u % 3], seen, c, tops);
+        if (at.scores()) {
+            score<C, N>(queries + at.row * STRIDE, stage + at.side * Shape::WARP_KEYS * STRIDE, c);
+            mask_scores<Shape, N>(a, at, positions[u % 3], seen, c, tops);
+        }
         __syncthreads(); // all have told their largest
-        weigh<C, TILES, N>(at, c, tops, weights, sums);
+        if (at.scores()) weigh<C, Shape, N>(at, c, tops, weights, sums);
+        rebase<Shape>(tops, sums);
         __syncthreads(); // the weights are there
-        add_values<C, TILES>(weights, stage + threadIdx.x / 32 * ELEMENTS, sums.out);
+        add_values<C, Shape>(weights, stage + threadIdx.x / 32 * ELEMENTS, sums.out);
     }
-    end_rows<T, TILES>(l, w, at, sums, totals);
+    end_rows<T, Shape>(l, w, at, sums, totals);
 }
 
 // A block a row of a tile: what its splits have found. Grid: [rows, tiles of few tokens], block: 288, of which every
@@ -366,26 +375,25 @@ __global__ void __launch_bounds__(LATENT_ROW / 2)
 
 // ---- launches ----------------------------------------------------------------------------------------------
 
-template <class T, class C, int TILES>
+template <class T, class C, class Shape>
 static cudaError_t launch(const CudaBackend *cuda, const LatentArguments &l, int rows, int n) {
-    auto kernel = latent_kernel<T, C, TILES>;
-    constexpr size_t SHARED = LatentShape<TILES>::SHARED;
+    auto kernel = latent_kernel<T, C, Shape>;
+    constexpr size_t SHARED = Shape::SHARED;
     cudaError_t code = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)SHARED);
     if (code != cudaSuccess) return code;
-    const dim3 grid((rows + 16 * TILES - 1) / (16 * TILES), n);
+    const dim3 grid((rows + Shape::ROWS - 1) / Shape::ROWS, n);
     return launch_dependent(cuda, kernel, grid, LATENT_THREADS, SHARED, l);
 }
 
 template <class T, class C>
 static cudaError_t launch_tiles(const CudaBackend *cuda, const LatentArguments &l, int rows, int n) {
-    switch (latent_tiles(&cuda->device.card, rows)) {
-    case 1:
-        return launch<T, C, 1>(cuda, l, rows, n);
-    case 2:
-        return launch<T, C, 2>(cuda, l, rows, n);
-    default:
-        return launch<T, C, 4>(cuda, l, rows, n);
-    }
+    const LatentForm form = latent_form(&cuda->device.card, rows);
+    if (form.tiles == 4) return launch<T, C, LatentShape<4, 32>>(cuda, l, rows, n);
+    if (form.keys == 32)
+        return form.tiles == 1 ? launch<T, C, LatentShape<1, 32>>(cuda, l, rows, n)
+                               : launch<T, C, LatentShape<2, 32>>(cuda, l, rows, n);
+    return form.tiles == 1 ? launch<T, C, LatentShape<1, 64>>(cuda, l, rows, n)
+                           : launch<T, C, LatentShape<2, 64>>(cuda, l, rows, n);
 }
 
 template <class T>

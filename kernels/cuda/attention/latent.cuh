@@ -6,19 +6,22 @@
 
 enum { LATENT_ROW = ATTEND_LATENT_ROW };
 
-// Of blocks of `tiles` times 16 rows of queries: keys of a stage, and bytes of shared memory.
-constexpr int latent_keys(int tiles) {
-    return tiles == 4 ? 32 : 64;
-}
-constexpr size_t latent_shared(int tiles) {
-    return 2 * ((size_t)(16 * tiles + 2 * latent_keys(tiles)) * (LATENT_ROW + 8) +
-                (size_t)(16 * tiles) * (latent_keys(tiles) + 8));
+// A block's rows of queries, 16 times `tiles`, and its keys of a stage.
+struct LatentForm {
+    int tiles, keys;
+};
+constexpr size_t latent_shared(LatentForm f) {
+    return 2 * ((size_t)(16 * f.tiles + 2 * f.keys) * (LATENT_ROW + 8) +
+                (size_t)(16 * f.tiles) * (size_t)(f.keys + 8));
 }
 
-// Such tiles of a block, for so many rows: 1, 2 or 4; on cards of less shared memory always 4, which take least.
-static inline int latent_tiles(const Card *card, int rows) {
+// Of a block for so many rows: where shared memory is short fewer keys, then fewer rows.
+static inline LatentForm latent_form(const Card *card, int rows) {
     const int tiles = rows <= 16 ? 1 : rows <= 32 ? 2 : 4;
-    return latent_shared(tiles) + ATTEND_LATENT_STATIC <= card->shared_limit ? tiles : 4;
+    const LatentForm forms[] = {{tiles, tiles == 4 ? 32 : 64}, {tiles, 32}};
+    for (const LatentForm &f : forms)
+        if (latent_shared(f) + ATTEND_LATENT_STATIC <= card->shared_limit) return f;
+    return LatentForm{1, 32};
 }
 
 // For what dispatch_attend() gives it; split: tiles of few tokens, in splits.

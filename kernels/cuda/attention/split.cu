@@ -36,8 +36,8 @@ cudaError_t split_fit(const Card *card, const KvLayer *kv, const AttendHeads *he
                       SplitFit *fit) {
     *fit = SplitFit{};
     if (heads->head_dim == LATENT_ROW) { // attention/latent.cu
-        const int tiles = latent_tiles(card, tokens * heads->n_heads);
-        *fit = SplitFit{16 * tiles, latent_shared(tiles) + ATTEND_LATENT_STATIC, 1};
+        const LatentForm form = latent_form(card, tokens * heads->n_heads);
+        *fit = SplitFit{16 * form.tiles, latent_shared(form) + ATTEND_LATENT_STATIC, 1};
         return cudaSuccess;
     }
     switch (kv->type) {

@@ -1,6 +1,10 @@
 // The tile kernel: 128 rows through tensor cores at a time, with the softmax computed as the tiles of keys go by
 // (Milakov & Gimelshein, arXiv:1805.02867; Dao, arXiv:2307.08691). It wants operands of 16 bits and a head size that it
 // was built for. Keys and values are float16 in shared memory: those of other types are converted on the way there.
+//
+// Queries stay in registers, so that 99 KB of shared memory hold two stages of keys and values of every head, of more
+// than 128 elements 32 keys at a time: one block a multiprocessor, of heads of 64 two. It is no slower than two blocks
+// whose queries lie in shared memory, on cards that have room for these.
 #ifndef PALAVER_KERNELS_CUDA_ATTENTION_TILE_CUH
 #define PALAVER_KERNELS_CUDA_ATTENTION_TILE_CUH
 
@@ -11,7 +15,8 @@ enum { TILE_THREADS = ROWS / 16 * 32 };
 
 template <int HEAD> struct TileShared {
     static constexpr int STRIDE = HEAD + 8; // an odd number of 16-byte pieces: rows fall into different banks
-    __half q[ROWS * STRIDE], k[2][KEYS * STRIDE], v[2][KEYS * STRIDE];
+    static constexpr int KEYS = ATTEND_TILE_KEYS(HEAD), BLOCKS = HEAD <= 64 ? 2 : 1; // of a multiprocessor
+    __half k[2][KEYS * STRIDE], v[2][KEYS * STRIDE];
     int32_t slot_positions[2][KEYS], row_positions[ROWS];
 };
 
@@ -47,7 +52,7 @@ __device__ inline void load_tile(TileShared<HEAD> *s, int stage, const TileHead 
     const AttendArguments &a = at.a;
     const AttendTile &tile = at.tile;
     const int kv_head = at.kv_head;
-    constexpr int PIECES = HEAD / 8;
+    constexpr int PIECES = HEAD / 8, KEYS = TileShared<HEAD>::KEYS;
     int first = units.first(unit);
     for (int i = threadIdx.x; i < KEYS * PIECES; i += blockDim.x) {
         int key = i / PIECES, d = i % PIECES * 8, index = first + key;
@@ -72,32 +77,11 @@ __device__ inline void load_tile(TileShared<HEAD> *s, int stage, const TileHead 
     end_copies();
 }
 
-// The rows' queries as float16.
-template <class T, int HEAD>
-__device__ inline void load_queries(TileShared<HEAD> *s, const AttendArguments &a, const AttendTile &tile,
-                                    int kv_head, const T *q) {
-    int group = a.n_heads / a.n_kv_heads, n_rows = tile.n_tokens * group;
-    for (int i = threadIdx.x; i < ROWS * HEAD / 8; i += blockDim.x) {
-        int r = i / (HEAD / 8), d = i % (HEAD / 8) * 8, token = tile.first_token + r / group;
-        int head = kv_head * group + r % group;
-        struct alignas(16) Octet {
-            T v[8];
-        } in = {};
-        if (r < n_rows) in = *(const Octet *)(q + ((int64_t)token * a.n_heads + head) * HEAD + d);
-        uint4 out;
-        out.x = pack_halves(to_float(in.v[0]), to_float(in.v[1]));
-        out.y = pack_halves(to_float(in.v[2]), to_float(in.v[3]));
-        out.z = pack_halves(to_float(in.v[4]), to_float(in.v[5]));
-        out.w = pack_halves(to_float(in.v[6]), to_float(in.v[7]));
-        *(uint4 *)&s->q[r * s->STRIDE + d] = out;
-    }
-}
-
-// Brings what the kernel knows of its rows: queries, positions, and which units of keys they see.
-template <class T, int HEAD>
-__device__ __forceinline__ void begin_tile(TileShared<HEAD> *s, const AttendArguments &a,
-                                           const AttendTile &tile, const Units &units, int kv_head,
-                                           const T *q) {
+// Brings what the kernel knows of its rows: positions, and which units of keys they see.
+template <int HEAD>
+__device__ __forceinline__ void begin_tile(TileShared<HEAD> *s, const TileHead &at, const Units &units) {
+    const AttendArguments &a = at.a;
+    const AttendTile &tile = at.tile;
     int group = a.n_heads / a.n_kv_heads, n_rows = tile.n_tokens * group;
     int lowest = INT32_MAX, highest = -1;
     for (int t = 0; t < tile.n_tokens; t++) {
@@ -105,7 +89,6 @@ __device__ __forceinline__ void begin_tile(TileShared<HEAD> *s, const AttendArgu
         lowest = min(lowest, p);
         highest = max(highest, p);
     }
-    load_queries(s, a, tile, kv_head, q);
     if (threadIdx.x < ROWS)
         s->row_positions[threadIdx.x] =
             (int)threadIdx.x < n_rows ? a.positions[tile.first_token + threadIdx.x / group] : -1;
@@ -114,7 +97,7 @@ __device__ __forceinline__ void begin_tile(TileShared<HEAD> *s, const AttendArgu
 
 // An empty slot may hold anything, which even 0 times may be no number: its values become 0.
 template <int HEAD> __device__ __forceinline__ void clear_empty(TileShared<HEAD> *s, int stage) {
-    for (int i = threadIdx.x; i < KEYS * HEAD / 8; i += blockDim.x) {
+    for (int i = threadIdx.x; i < s->KEYS * HEAD / 8; i += blockDim.x) {
         int key = i / (HEAD / 8);
         if (s->slot_positions[stage][key] < 0)
             *(uint4 *)&s->v[stage][key * s->STRIDE + i % (HEAD / 8) * 8] = make_uint4(0, 0, 0, 0);
@@ -124,26 +107,49 @@ template <int HEAD> __device__ __forceinline__ void clear_empty(TileShared<HEAD>
 // A warp's 16 rows on their way through the keys: lane l has of rows l / 4 and l / 4 + 8 columns 8n + 2(l % 4) and the
 // next in [n][0], [1] and [n][2], [3].
 template <int HEAD> struct TileRows {
+    typedef TileShared<HEAD> Shared;
+    static constexpr int KEYS = Shared::KEYS;
     float out[HEAD / 8][4] = {}, top[2] = {-INFINITY, -INFINITY}, sum[2] = {0, 0};
     float scores[KEYS / 8][4];
+    uint32_t queries[HEAD / 16][4]; // as mma() has them
+
+    // The warp's queries as float16.
+    template <class T> __device__ __forceinline__ void take_queries(const TileHead &at, const T *q) {
+        const int group = at.a.n_heads / at.a.n_kv_heads, n_rows = at.tile.n_tokens * group;
+#pragma unroll
+        for (int r = 0; r < 2; r++) {
+            const int row = threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4 + 8 * r,
+                      token = at.tile.first_token + row / group;
+            const T *from = q + ((int64_t)token * at.a.n_heads + at.kv_head * group + row % group) * HEAD +
+                            threadIdx.x % 4 * 2;
+            struct alignas(4) Two {
+                T v[2];
+            };
+#pragma unroll
+            for (int d = 0; d < HEAD; d += 8) {
+                Two two = {};
+                if (row < n_rows) two = *(const Two *)(from + d);
+                queries[d / 16][d / 8 % 2 * 2 + r] = pack_halves(to_float(two.v[0]), to_float(two.v[1]));
+            }
+        }
+    }
 
     // Q·Kᵀ of a stage.
-    __device__ __forceinline__ void take_keys(const TileShared<HEAD> *s, int stage) {
-        int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    __device__ __forceinline__ void take_keys(const Shared *s, int stage) {
+        const int lane = threadIdx.x % 32;
 #pragma unroll
         for (int n = 0; n < KEYS / 8; n++)
 #pragma unroll
             for (int i = 0; i < 4; i++) scores[n][i] = 0;
 #pragma unroll
         for (int d = 0; d < HEAD; d += 16) {
-            uint32_t qa[4], kb[4];
-            load_matrices(qa, &s->q[(warp * 16 + lane % 16) * s->STRIDE + d + lane / 16 * 8]);
+            uint32_t kb[4];
 #pragma unroll
             for (int n = 0; n < KEYS / 8; n += 2) {
                 load_matrices(
                     kb, &s->k[stage][(n * 8 + lane / 16 * 8 + lane % 8) * s->STRIDE + d + lane / 8 % 2 * 8]);
-                mma(scores[n], qa, kb[0], kb[1]);
-                mma(scores[n + 1], qa, kb[2], kb[3]);
+                mma(scores[n], queries[d / 16], kb[0], kb[1]);
+                mma(scores[n + 1], queries[d / 16], kb[2], kb[3]);
             }
         }
     }
@@ -207,7 +213,7 @@ template <int HEAD> struct TileRows {
     }
 
     // out += P·V of a stage.
-    __device__ __forceinline__ void take_values(const TileShared<HEAD> *s, int stage) {
+    __device__ __forceinline__ void take_values(const Shared *s, int stage) {
         int lane = threadIdx.x % 32;
 #pragma unroll
         for (int k = 0; k < KEYS / 16; k++) {
@@ -231,7 +237,7 @@ template <int HEAD> struct TileRows {
 // Grid: [KV heads, tiles], the last tiles (which see most) first. HEAD is a multiple of 16.
 // PLAIN: the cache is float16, and there is no ALiBi, nor a cap.
 template <class T, int HEAD, bool PLAIN>
-__global__ void __launch_bounds__(TILE_THREADS, HEAD <= 128 ? 2 : 1)
+__global__ void __launch_bounds__(TILE_THREADS, TileShared<HEAD>::BLOCKS)
     tile_kernel(const __grid_constant__ AttendArguments a, const T *q, const T *q_sinks, T *y) {
     extern __shared__ __align__(16) char memory[];
     TileShared<HEAD> *s = (TileShared<HEAD> *)memory;
@@ -239,11 +245,13 @@ __global__ void __launch_bounds__(TILE_THREADS, HEAD <= 128 ? 2 : 1)
     AttendTile tile = a.tiles[gridDim.y - 1 - blockIdx.y];
     int kv_head = blockIdx.x, group = a.n_heads / a.n_kv_heads, warp = threadIdx.x / 32,
         lane = threadIdx.x % 32;
-    const Units units(KEYS, 0, tile.n_slots, tile.n_sinks, tile.n_evicted);
-    begin_tile(s, a, tile, units, kv_head, units.sinks > 0 ? q_sinks : q);
+    const Units units(s->KEYS, 0, tile.n_slots, tile.n_sinks, tile.n_evicted);
+    TileRows<HEAD> rows;
+    const TileHead at = {a, tile, kv_head};
+    rows.take_queries(at, units.sinks > 0 ? q_sinks : q);
+    begin_tile(s, at, units);
     __syncthreads();
 
-    TileRows<HEAD> rows;
     int mine[2] = {warp * 16 + lane / 4, warp * 16 + lane / 4 + 8};
     int32_t row_positions[2] = {s->row_positions[mine[0]], s->row_positions[mine[1]]};
     float slopes[2] = {0, 0}; // by the scale that scores are multiplied with afterwards
@@ -257,15 +265,15 @@ __global__ void __launch_bounds__(TILE_THREADS, HEAD <= 128 ? 2 : 1)
     };
     int now = next_unit(0), stage = 0;
     bool for_sinks = units.sinks > 0;
-    if (now < units.n) load_tile<HEAD, PLAIN>(s, 0, TileHead{a, tile, kv_head}, units, now);
+    if (now < units.n) load_tile<HEAD, PLAIN>(s, 0, at, units, now);
     while (now < units.n) {
         if (for_sinks && now >= units.sinks) { // the rest is seen by other queries
             for_sinks = false;
-            load_queries(s, a, tile, kv_head, q);
+            rows.take_queries(at, q);
         }
         int next = next_unit(now + 1);
         if (next < units.n) {
-            load_tile<HEAD, PLAIN>(s, stage ^ 1, TileHead{a, tile, kv_head}, units, next);
+            load_tile<HEAD, PLAIN>(s, stage ^ 1, at, units, next);
             await_copies<1>();
         } else {
             await_copies<0>();
@@ -291,15 +299,16 @@ __global__ void __launch_bounds__(TILE_THREADS, HEAD <= 128 ? 2 : 1)
         stage ^= 1;
     }
     const float bases[2] = {rows.top[0] * a.scale, rows.top[1] * a.scale};
-    store_rows<T, HEAD>(TileHead{a, tile, kv_head}, mine, bases, rows.sum, rows.out, y);
+    store_rows<T, HEAD>(at, mine, bases, rows.sum, rows.out, y);
 }
 
 // ---- launchers ---------------------------------------------------------------------------------------------
 
 template <class T, int HEAD, bool PLAIN>
 static cudaError_t launch_head(const CudaBackend *cuda, const AttendLaunch *l) {
-    size_t shared = sizeof(TileShared<HEAD>) + (size_t)l->most_slots / KEYS + 2;
-    static_assert(sizeof(TileShared<HEAD>) == ATTEND_TILE_BYTES(HEAD), "what dispatch_attend() goes by");
+    typedef TileShared<HEAD> Shared;
+    size_t shared = sizeof(Shared) + (size_t)l->most_slots / Shared::KEYS + 2;
+    static_assert(sizeof(Shared) == ATTEND_TILE_BYTES(HEAD), "what dispatch_attend() goes by");
     auto kernel = tile_kernel<T, HEAD, PLAIN>;
     cudaError_t code = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared);
     if (code != cudaSuccess) return code;
