@@ -39,9 +39,17 @@ INLINE void fill_panel(DType type, const EightRows *w, int64_t cols, __m512 *pan
                                load_rest(type, w->row[r + VECTORS], i, cols - i));
 }
 
+// How many tokens at a time, and whether columns are no multiple of eight: constants, since sums that no rest is added to
+// never leave their registers.
+typedef struct Shape {
+    int n;
+    bool rest;
+} Shape;
+
 // sums[t] = the panel's eight rows times each of n activations.
-INLINE void panel_times(int n, const __m512 *panel, const float *const x[TOKENS], int64_t cols,
+INLINE void panel_times(Shape shape, const __m512 *panel, const float *const x[TOKENS], int64_t cols,
                         __m256 sums[TOKENS]) {
+    const int n = shape.n;
     __m512 acc[TOKENS][VECTORS];
     for (int t = 0; t < n; t++)
         for (int r = 0; r < VECTORS; r++) acc[t][r] = _mm512_setzero_ps();
@@ -51,7 +59,7 @@ INLINE void panel_times(int n, const __m512 *panel, const float *const x[TOKENS]
             const __m512 v = twice(_mm256_loadu_ps(x[t] + i));
             for (int r = 0; r < VECTORS; r++) acc[t][r] = _mm512_fmadd_ps(panel[r], v, acc[t][r]);
         }
-    for (int t = 0; i < cols && t < n; t++) {
+    for (int t = 0; shape.rest && t < n; t++) {
         const __m512 v = twice(load_rest(DTYPE_F32, (const uint8_t *)x[t], i, cols - i));
         for (int r = 0; r < VECTORS; r++) acc[t][r] = _mm512_fmadd_ps(panel[r], v, acc[t][r]);
     }
@@ -69,13 +77,21 @@ INLINE void store_sums(const Gemm *p, const EightRows *w, int64_t token, __m256 
 }
 
 // n tokens from `token` on, of which those from `end` on are the last one again, not stored.
-INLINE void some_tokens(int n, const Gemm *p, const EightRows *w, const __m512 *panel, int64_t token,
+INLINE void some_tokens(Shape shape, const Gemm *p, const EightRows *w, const __m512 *panel, int64_t token,
                         int64_t end) {
     const float *x[TOKENS];
     __m256 sums[TOKENS];
+    const int n = shape.n;
     for (int t = 0; t < n; t++) x[t] = gemm_input(p) + (token + t < end ? token + t : end - 1) * p->x->cols;
-    panel_times(n, panel, x, p->x->cols, sums);
+    panel_times(shape, panel, x, p->x->cols, sums);
     for (int t = 0; t < n && token + t < end; t++) store_sums(p, w, token + t, sums[t]);
+}
+
+INLINE void all_tokens(bool rest, const Gemm *p, const EightRows *w, const __m512 *panel, int64_t token,
+                       int64_t end) {
+    for (; end - token > TOKENS / 2; token += TOKENS)
+        some_tokens((Shape){TOKENS, rest}, p, w, panel, token, end);
+    if (token < end) some_tokens((Shape){TOKENS / 2, rest}, p, w, panel, token, end);
 }
 
 INLINE void gemm_float(DType type, const Gemm *p, int64_t token, int64_t end, __m512 *panel) {
@@ -86,9 +102,10 @@ INLINE void gemm_float(DType type, const Gemm *p, int64_t token, int64_t end, __
         for (int r = 0; r < ROWS; r++)
             w.row[r] = data + (first + (r < w.n_rows ? r : w.n_rows - 1)) * row_bytes;
         fill_panel(type, &w, cols, panel);
-        int64_t t = token;
-        for (; end - t > TOKENS / 2; t += TOKENS) some_tokens(TOKENS, p, &w, panel, t, end);
-        if (t < end) some_tokens(TOKENS / 2, p, &w, panel, t, end);
+        if (cols % 8)
+            all_tokens(true, p, &w, panel, token, end);
+        else
+            all_tokens(false, p, &w, panel, token, end);
     }
 }
 
