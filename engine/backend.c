@@ -24,8 +24,13 @@ Status backend_device_kind(const char *device, DeviceKind *kind, Error *error) {
     else if (names(device, "cuda"))
         *kind = DEVICE_CUDA;
     else
-        return error_set(error, STATUS_USAGE, "device \"%s\": expected auto, cpu, cuda or cuda:N", device);
+        return error_set(error, STATUS_USAGE, "device \"%s\": expected auto, cpu, cuda, cuda:N or several",
+                         device);
     return STATUS_OK;
+}
+
+bool backend_names_several(const char *device) {
+    return names(device, "cuda") && (strchr(device, ',') || !strcmp(device, "cuda:all"));
 }
 
 // The plug-in's path: `folder` is relative to the program's own. False if there is no such file.

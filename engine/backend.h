@@ -14,6 +14,9 @@ typedef enum DeviceKind { DEVICE_AUTO, DEVICE_CPU, DEVICE_CUDA } DeviceKind;
 // "auto", "cpu" and "cuda" with anything after a colon; else STATUS_USAGE.
 Status backend_device_kind(const char *device, DeviceKind *kind, Error *error);
 
+// Whether it names several cards, or all that there are: "cuda:0,1", "cuda:all".
+bool backend_names_several(const char *device);
+
 // Whether a layer's matrices are used where the mapped files have them: the CPU's. Of any of a backend's layers, and
 // whether those of others are uploaded.
 bool backend_maps(const Backend *backend, int layer);

@@ -46,11 +46,12 @@ typedef enum Fp8Rounding { FP8_AS_MADE, FP8_ALWAYS, FP8_NEVER } Fp8Rounding;
 enum { DEVICE_LAYERS_FIT = -1 };
 
 typedef struct EngineOptions {
-    const char *model;  // a Hugging Face folder or a .gguf file
-    const char *device; // "auto", "cpu", "cuda", "cuda:1"
-    WeightType weights; // of the layers
-    WeightType head;    // of the output matrix: WEIGHTS_OWN or INT8
-    int n_threads;      // CPU: 0 = one for each core this process may use
+    const char *model;      // a Hugging Face folder or a .gguf file
+    const char *device;     // "auto", "cpu", "cuda", "cuda:1", "cuda:0,1", "cuda:all"
+    const struct Ops *cuda; // for tests: ops that stand for the CUDA plug-in's; NULL: those of the plug-in
+    WeightType weights;     // of the layers
+    WeightType head;        // of the output matrix: WEIGHTS_OWN or INT8
+    int n_threads;          // CPU: 0 = one for each core this process may use
     int device_layers; // how many of the last layers lie on the device, with the head, where the others lie on the CPU;
                        // 0, or as many as there are: all. DEVICE_LAYERS_FIT: all, or as many as fit
     int context_size; // tokens; 0 = the model's own, fitted to the memory that is free

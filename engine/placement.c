@@ -9,6 +9,7 @@
 #include "kernels/base/clock.h"
 #include "kernels/base/format.h"
 #include "kernels/base/path.h"
+#include "kernels/shards/shards.h"
 #include "kernels/split/split.h"
 
 #include <stdio.h>
@@ -86,6 +87,14 @@ typedef struct Placement {
 static Status open_placement(const Placement *p, const BackendOptions *options, Backend **backend,
                              Error *error) {
     const SplitOptions split = {{ops_cpu(), p->ops}, "cpu", p->host_layers};
+    if (backend_names_several(p->device)) {
+        if (!p->host_layers) return shards_open(p->ops, options, backend, error);
+        return error_set(
+            error, STATUS_UNSUPPORTED,
+            "several cards (\"%s\") and layers on the CPU do not go together yet; take one card, or "
+            "leave --gpu-layers out",
+            p->device);
+    }
     return p->host_layers ? split_open(&split, options, backend, error)
                           : p->ops->open(options, backend, error);
 }
@@ -105,6 +114,7 @@ static Status open_planned(Engine *engine, const Placement *place, const EngineO
         .max_tokens = chunk,
         .max_logits = logits,
         .random_weights = options->random_weights,
+        .layers = engine->model->layers,
     };
     engine->trial = (SplitTimes){0};
     DispatchFile measured;
@@ -218,7 +228,8 @@ Status placement_open(Engine *engine, const EngineOptions *options, Error *error
     if (kind == DEVICE_CPU) return placement_open_on(engine, ops_cpu(), device, options, error);
     const Ops *cuda;
     Error why = {0};
-    status = backend_cuda_ops(&cuda, &why);
+    cuda = options->cuda;
+    status = cuda ? STATUS_OK : backend_cuda_ops(&cuda, &why);
     if (!status)
         status = placement_open_on(engine, cuda, kind == DEVICE_AUTO ? "cuda" : device, options, &why);
     if (!status && kind == DEVICE_AUTO && is_slower(engine))

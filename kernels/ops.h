@@ -256,7 +256,13 @@ typedef struct DecoderShape {
     // 16 bits, which are finer, where it multiplies no FP8 with FP8, or has no time to win by it.
     Fp8Inputs fp8_inputs;
     bool orders_inputs; // a matrix has an order of columns
+    int output_rows; // of the output matrix, where a backend has a part of it (kernels/shards); 0: vocab_size
 } DecoderShape;
+
+// Rows of HeadWeights.output, and of logits that logits() gives.
+static inline int decoder_output_rows(const DecoderShape *s) {
+    return s->output_rows > 0 ? s->output_rows : s->vocab_size;
+}
 
 static inline int rope_tables(const Rope *rope) {
     return rope->n_tables > 0 ? rope->n_tables : 1;
@@ -598,11 +604,13 @@ typedef struct BackendOptions {
     // Which implementation of a linear layer serves how many rows (kernels/dispatch_table.h), copied; NULL: a built-in
     // table.
     const struct DispatchTable *dispatch;
+    // [n_layers] that will be loaded, for who goes by their types; NULL: not known
+    const LayerWeights *layers;
 } BackendOptions;
 
 enum { OPS_MAX_STAMPS = 8192 };
 
-enum { OPS_ABI = 19 }; // counts changes of this header that a plug-in built before would not know
+enum { OPS_ABI = 20 }; // counts changes of this header that a plug-in built before would not know
 
 typedef struct Ops {
     const char *name; // "cpu", "cuda"
@@ -627,8 +635,10 @@ typedef struct Ops {
     int64_t (*weight_bytes)(const Backend *backend, const LayerWeights *layers, const HeadWeights *head);
 
     Status (*alloc)(Backend *backend, size_t bytes, void **memory, Error *error); // 64-byte aligned, zeroed
-    // Optional (NULL: alloc() does): the same in n_layers equal parts, of which the i-th is for ops of layer i alone.
-    Status (*alloc_layers)(Backend *backend, size_t bytes, int n_layers, void **memory, Error *error);
+    // Optional (NULL: alloc() does): the same in n_layers equal parts, of which the i-th is for ops of layer i alone. It is
+    // keys and values, or their scales: pieces of head_bytes, one of each KV head in turn, again and again.
+    Status (*alloc_layers)(Backend *backend, size_t bytes, int n_layers, size_t head_bytes, void **memory,
+                           Error *error);
     void (*free)(Backend *backend, void *memory);
     Status (*write)(Backend *backend, void *memory, const void *host, size_t bytes, Error *error);
     Status (*read)(Backend *backend, void *host, const void *memory, size_t bytes, Error *error);
@@ -678,7 +688,7 @@ typedef struct Ops {
     Status (*down)(Backend *backend, const Layer *layer, const void *g, void *x, Error *error);
 
     // For each row i: logits[i] = cap(logit_scale · output·norm(x[tokens[i]]) + output_bias), into backend memory
-    // float32 [rows.n, vocab_size].
+    // float32 [rows.n, decoder_output_rows()].
     Status (*logits)(Backend *backend, const Head *head, const void *x, const LogitRows *rows, float *logits,
                      Error *error);
 
@@ -727,6 +737,8 @@ typedef struct Ops {
     // Optional (NULL: they are not there any more): a layer's weights in host memory, as the backend reads them.
     const LayerWeights *(*layer_weights)(const Layer *layer);
     const VisitOps *visits; // optional (NULL: no layers visit)
+    // Optional (NULL: there is one device): what several backends of this table need to be one, kernels/shards/shard_ops.h.
+    const struct ShardOps *shards;
 } Ops;
 
 struct Backend {

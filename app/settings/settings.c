@@ -36,8 +36,14 @@ static bool accepts_device(const char *text) {
     for (size_t i = 0; device_words[i]; i++)
         if (!strcmp(text, device_words[i])) return true;
     if (strncmp(text, "cuda:", 5) != 0) return false;
-    size_t digits = strspn(text + 5, "0123456789");
-    return digits >= 1 && digits <= 2 && !text[5 + digits];
+    text += 5;
+    if (!strcmp(text, "all")) return true;
+    for (;; text++) {
+        const size_t digits = strspn(text, "0123456789");
+        if (digits < 1 || digits > 2) return false;
+        text += digits;
+        if (*text != ',') return *text == 0;
+    }
 }
 
 static bool accepts_bytes(const char *text) {
@@ -157,7 +163,10 @@ static const ConfigKey keys[] = {
          "what the model's own chat template is told"),
 
     TEXT(backend, device, engine.device, device_words, accepts_device,
-         "\"auto\", \"cpu\", \"cpu:reference\", \"cuda\" or \"cuda:N\" with N from 0 to 99", "where it runs"),
+         "\"auto\", \"cpu\", \"cpu:reference\", \"cuda\", \"cuda:N\" with N from 0 to 99, several as "
+         "\"cuda:N,N\", or "
+         "\"cuda:all\"",
+         "where it runs"),
     INTEGER_OR(backend, gpu_layers, engine.device_layers, 1, 100000, "auto", DEVICE_LAYERS_FIT,
                "last layers that lie on the GPU, the others on the CPU"),
     INTEGER_OR(backend, threads, engine.n_threads, 0, 1024, "auto", 0, "threads of the CPU backend"),

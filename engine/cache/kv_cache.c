@@ -8,6 +8,7 @@
 enum {
     WHOLE_SLOTS = 0, // layouts: kernels/kv_layout.h
     WHOLE_ROWS = 2,
+    HEADS_APART = 3,
     SLOT_ALIGNMENT = 64
 }; // slots of a cache of one page come in such numbers, so that every layer is aligned
 
@@ -96,9 +97,13 @@ static Status open_host(KvCache *cache, int n_layers, Error *error) {
 // Memory in which the layers lie one behind the other, or, in the layout of whole slots, through each other.
 static Status alloc_layers(const KvCache *cache, int64_t bytes, void **memory, Error *error) {
     const Ops *ops = cache->backend->ops;
-    const int n_parts = cache->layout.layout == WHOLE_SLOTS ? 1 : cache->layout.n_layers;
+    const KvLayout *l = &cache->layout;
+    const int n_parts = l->layout == WHOLE_SLOTS ? 1 : l->n_layers;
+    // A head's piece: of one slot, or, where heads lie apart, of all.
+    const int64_t slots = l->layout == HEADS_APART ? l->n_slots : 1,
+                  pieces = (int64_t)kv_layout_planes(l) * l->n_layers * l->n_kv_heads * (l->n_slots / slots);
     if (!ops->alloc_layers) return ops->alloc(cache->backend, (size_t)bytes, memory, error);
-    return ops->alloc_layers(cache->backend, (size_t)bytes, n_parts, memory, error);
+    return ops->alloc_layers(cache->backend, (size_t)bytes, n_parts, (size_t)(bytes / pieces), memory, error);
 }
 
 static Status open_memory(KvCache *cache, Error *error) {

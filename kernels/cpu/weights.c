@@ -187,6 +187,7 @@ Status cpu_load_head(Backend *backend, const HeadWeights *host, Head **out, Erro
         free(head);
         return made;
     }
+    const int64_t output = decoder_output_rows(s);
     int64_t hidden = s->hidden_size, vocab = s->vocab_size, of_layers = (int64_t)s->n_layers * s->token_size;
     const Need of_tokens = s->token_size ? REQUIRED : NEVER;
     Need norm_bias = norm_bias_of(s), positions = s->n_positions > 0 ? REQUIRED : NEVER;
@@ -205,8 +206,8 @@ Status cpu_load_head(Backend *backend, const HeadWeights *host, Head **out, Erro
          false},
         {"norm", &w->norm, 1, hidden, REQUIRED, s->norm_offset, s->logit_scale, &head->norm.weight, false},
         {"norm_bias", &w->norm_bias, 1, hidden, norm_bias, 0, s->logit_scale, &head->norm.bias, false},
-        {"output", &w->output, vocab, hidden, REQUIRED, 0, 0, NULL, false},
-        {"output_bias", &w->output_bias, 1, vocab, OPTIONAL, 0, 0, &head->output_bias, false},
+        {"output", &w->output, output, hidden, REQUIRED, 0, 0, NULL, false},
+        {"output_bias", &w->output_bias, 1, output, OPTIONAL, 0, 0, &head->output_bias, false},
     };
     Status status = take_over(expected, sizeof expected / sizeof *expected, &head->vectors, error);
     if (status) {

@@ -131,6 +131,46 @@ Status devices_choose(const char *device, const DeviceFacts *cards, int n, int *
     return suits(&cards[*index]) ? STATUS_OK : too_old(cards, n, *index, error);
 }
 
+// The numbers behind "cuda:"; STATUS_USAGE: they are none, one is not there or twice, or too many.
+static Status read_numbers(const char *device, int n_cards, int most, int *indexes, int *n, Error *error) {
+    const char *text = device + 5;
+    if (!strcmp(text, "all")) {
+        for (*n = 0; *n < n_cards && *n < most; ++*n) indexes[*n] = *n;
+        return STATUS_OK;
+    }
+    for (*n = 0;; text++) {
+        char *end;
+        const long number = strtol(text, &end, 10);
+        if (end == text || (*end && *end != ',') || number < 0 || number >= n_cards)
+            return error_set(error, STATUS_USAGE, "device \"%s\": there %s %d, cuda:0%s", device,
+                             n_cards == 1 ? "is" : "are", n_cards, n_cards == 1 ? "" : " and on");
+        for (int i = 0; i < *n; i++)
+            if (indexes[i] == (int)number)
+                return error_set(error, STATUS_USAGE, "device \"%s\" names card %ld twice", device, number);
+        if (*n == most)
+            return error_set(error, STATUS_USAGE, "device \"%s\": at most %d cards", device, most);
+        indexes[(*n)++] = (int)number;
+        text = end;
+        if (!*end) return STATUS_OK;
+    }
+}
+
+Status devices_choose_several(const char *device, const DeviceFacts *cards, int n_cards, int most,
+                              int *indexes, int *n, Error *error) {
+    Status status = read_numbers(device, n_cards, most, indexes, n, error);
+    for (int i = 0; i < *n && !status; i++) {
+        const DeviceFacts *card = &cards[indexes[i]], *first = &cards[indexes[0]];
+        if (!suits(card)) return too_old(cards, n_cards, indexes[i], error);
+        if (strcmp(card->name, first->name) != 0 || card->compute != first->compute)
+            return error_set(
+                error, STATUS_DEVICE,
+                "device \"%s\": cuda:%d is %s, cuda:%d %s; cards that work together must be alike: name "
+                "those that are",
+                device, indexes[0], first->name, indexes[i], card->name);
+    }
+    return status;
+}
+
 void devices_list(const DeviceFacts *cards, int n, char *text, size_t size) {
     size_t used = 0;
     *text = 0;

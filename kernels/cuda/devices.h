@@ -54,6 +54,11 @@ Status devices_check(const DevicesFound *found, bool fully, Error *error);
 // STATUS_DEVICE: it is too old.
 Status devices_choose(const char *device, const DeviceFacts *cards, int n, int *index, Error *error);
 
+// The cards for "cuda:0,2" or "cuda:all": indexes [*n], at most `most`. STATUS_USAGE: a number that is not there, or twice;
+// STATUS_DEVICE: one that is too old, or not like the first: what several cards compute together must be alike.
+Status devices_choose_several(const char *device, const DeviceFacts *cards, int n_cards, int most,
+                              int *indexes, int *n, Error *error);
+
 // A line about all of them, as --device names them: "cuda:0 NVIDIA H200, 141 GB; cuda:1 …".
 void devices_list(const DeviceFacts *cards, int n, char *text, size_t size);
 

@@ -133,7 +133,8 @@ void split_waited(Split *split);
 
 // Ops of the table.
 Status split_memory_alloc(Backend *backend, size_t bytes, void **memory, Error *error);
-Status split_memory_alloc_layers(Backend *backend, size_t bytes, int n_layers, void **memory, Error *error);
+Status split_memory_alloc_layers(Backend *backend, size_t bytes, int n_layers, size_t head_bytes,
+                                 void **memory, Error *error);
 void split_memory_free(Backend *backend, void *memory);
 Status split_memory_write(Backend *backend, void *memory, const void *host, size_t bytes, Error *error);
 Status split_memory_read(Backend *backend, void *host, const void *memory, size_t bytes, Error *error);

@@ -93,8 +93,10 @@ Status split_memory_alloc(Backend *backend, size_t bytes, void **memory, Error *
     return add_area(split_of(backend), (SplitArea){.bytes = size}, each, memory, error);
 }
 
-Status split_memory_alloc_layers(Backend *backend, size_t bytes, int n_layers, void **memory, Error *error) {
+Status split_memory_alloc_layers(Backend *backend, size_t bytes, int n_layers, size_t head_bytes,
+                                 void **memory, Error *error) {
     Split *s = split_of(backend);
+    (void)head_bytes;
     *memory = NULL;
     if (n_layers != s->n_layers || bytes % (size_t)n_layers != 0)
         return error_set(

@@ -411,8 +411,8 @@ static void memory_is_written_and_read_across(void **state) {
     char out[64], in[64], wrong;
     for (int i = 0; i < 64; i++) out[i] = (char)(i + 1);
     assert_ok(b->ops->alloc(b, 64, &both, &error), &error);
-    assert_ok(b->ops->alloc_layers(b, 64, 2, &layers, &error), &error);
-    assert_int_equal(b->ops->alloc_layers(b, 64, 1, &none, &error), STATUS_UNSUPPORTED);
+    assert_ok(b->ops->alloc_layers(b, 64, 2, 4, &layers, &error), &error);
+    assert_int_equal(b->ops->alloc_layers(b, 64, 1, 4, &none, &error), STATUS_UNSUPPORTED);
     void *const areas[] = {both, layers};
     for (int i = 0; i < 2; i++)
         for (int from = 0; from < 64; from += 13)

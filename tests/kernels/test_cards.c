@@ -108,6 +108,56 @@ static void the_first_card_that_will_do(void **state) {
     }
 }
 
+static void several_cards_are_alike(void **state) {
+    (void)state;
+    static const DeviceFacts cards[] = {
+        {"New", 90, 1}, {"New", 90, 1}, {"Old", 75, 1}, {"New", 90, 1}, {"Other", 90, 1}};
+    static const struct {
+        const char *device;
+        int from, n_cards, n, indexes[3];
+        const char *said; // NULL: they are chosen
+    } CASES[] = {
+        {"cuda:0,1", 0, 2, 2, {0, 1}, NULL},
+        {"cuda:3,0,1", 0, 5, 3, {3, 0, 1}, NULL},
+        {"cuda:all", 0, 2, 2, {0, 1}, NULL},
+        {"cuda:all", 0, 1, 1, {0}, NULL},
+        {"cuda:0,0", 0, 2, 0, {0}, "device \"cuda:0,0\" names card 0 twice"},
+        {"cuda:1,0,1", 0, 2, 0, {0}, "device \"cuda:1,0,1\" names card 1 twice"},
+        {"cuda:0,2", 0, 2, 0, {0}, "device \"cuda:0,2\": there are 2, cuda:0 and on"},
+        {"cuda:0,1", 0, 1, 0, {0}, "device \"cuda:0,1\": there is 1, cuda:0"},
+        {"cuda:0,", 0, 2, 0, {0}, "device \"cuda:0,\": there are 2, cuda:0 and on"},
+        {"cuda:,1", 0, 2, 0, {0}, "device \"cuda:,1\": there are 2, cuda:0 and on"},
+        {"cuda:0,-1", 0, 2, 0, {0}, "device \"cuda:0,-1\": there are 2, cuda:0 and on"},
+        {"cuda:0,1x", 0, 2, 0, {0}, "device \"cuda:0,1x\": there are 2, cuda:0 and on"},
+        {"cuda:0,1,3,4", 0, 5, 0, {0}, "device \"cuda:0,1,3,4\": at most 3 cards"},
+        {"cuda:0,4",
+         0,
+         5,
+         0,
+         {0},
+         "device \"cuda:0,4\": cuda:0 is New, cuda:4 Other; cards that work together must be alike: name "
+         "those that "
+         "are"},
+        {"cuda:1,2",
+         0,
+         5,
+         0,
+         {0},
+         "Old has compute capability 7.5, palaver needs 8.0 (RTX 30, A100 or newer): take cuda:0, New"},
+    };
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+        Error error = {0};
+        int indexes[3], n;
+        Status status = devices_choose_several(CASES[i].device, cards + CASES[i].from, CASES[i].n_cards, 3,
+                                               indexes, &n, &error);
+        assert_string_equal(error.message, CASES[i].said ? CASES[i].said : "");
+        assert_int_equal(status == STATUS_OK, CASES[i].said == NULL);
+        if (status) continue;
+        assert_int_equal(n, CASES[i].n);
+        assert_memory_equal(indexes, CASES[i].indexes, (size_t)n * sizeof *indexes);
+    }
+}
+
 static void cards_are_listed_as_they_are_asked_for(void **state) {
     (void)state;
     static const DeviceFacts cards[] = {{"Old", 75, 8000000000}, {"New", 120, 32000000000}};
@@ -160,6 +210,7 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_state_of_a_driver_has_its_line),
         cmocka_unit_test(the_first_card_that_will_do),
+        cmocka_unit_test(several_cards_are_alike),
         cmocka_unit_test(cards_are_listed_as_they_are_asked_for),
         cmocka_unit_test(a_card_is_seen_on_the_bus),
     };

@@ -1,0 +1,55 @@
+// What a table of ops offers where several of its backends hold one decoder, a shard each (kernels/shards): which devices a
+// name means, and what backends exchange. Every function but devices(), join() and part() is called for each rank, by the
+// thread that opened its backend, in the same order on all of them; what it gives is there for the ops asked for behind it.
+#ifndef PALAVER_KERNELS_SHARDS_SHARD_OPS_H
+#define PALAVER_KERNELS_SHARDS_SHARD_OPS_H
+
+#include "kernels/ops.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { SHARDS_MOST = 16 };
+
+// The devices that make one, as BackendOptions.device names each.
+typedef struct ShardDevices {
+    int n;
+    char names[SHARDS_MOST][16];
+} ShardDevices;
+
+// After a part (out, down) of a step of n tokens: every rank has added its own share to zeros.
+typedef struct ShardSum {
+    void *const
+        *parts; // [n_ranks] each rank's, [n tokens of the step, hidden_size] float32; zeros again afterwards
+    // [n_ranks] each rank's x, likewise, all alike; other ranks' are NULL where nobody knows them. x += the sum of all
+    // parts, which every rank adds up in the same order, so that all x stay the same to the bit.
+    void *const *x;
+} ShardSum;
+
+// A rank's columns of logits, which all ranks get: rank i has columns [first[i], first[i + 1]).
+typedef struct ShardGather {
+    const int *first;  // [n_ranks + 1]
+    const float *part; // [n_rows, first[rank + 1] - first[rank]] of this rank
+    float *whole;      // [n_rows, first[n_ranks]] likewise
+    int n_rows;        // of the LogitRows that part was made for
+    bool in_order;     // LogitRows.tokens was NULL
+} ShardGather;
+
+typedef struct ShardOps {
+    int columns; // of a matrix: multiples of so many, a power of two
+    // "cuda:0,2", "cuda:all": STATUS_USAGE: a device that is not there, or named twice; STATUS_DEVICE: none, or not alike.
+    Status (*devices)(const char *text, ShardDevices *devices, Error *error);
+    // The backends become ranks of one, rank i of n; before layers are loaded. part() before any of them is closed.
+    Status (*join)(Backend *const *ranks, int n, Error *error);
+    void (*part)(Backend *const *ranks, int n);
+    Status (*sum)(Backend *backend, const ShardSum *sum, Error *error);
+    Status (*gather)(Backend *backend, const ShardGather *gather, Error *error);
+    // How they exchange: "through peer memory".
+    void (*way)(const Backend *backend, char *text, size_t size);
+} ShardOps;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,230 @@
+// Ops of a step: each on all ranks at once, or, where a rank's decode() asks for them through the engine's own loop, on that
+// rank alone.
+#include "kernels/shards/shards_internal.h"
+
+#include <stdlib.h>
+
+// Whose decode() this thread is in the middle of.
+static _Thread_local const Shards *inside;
+static _Thread_local int inside_rank;
+
+Status shards_run(Shards *s, CrewTask task, void *context, Error *error) {
+    return inside == s ? task(context, inside_rank, error) : crew_run(s->crew, task, context, error);
+}
+
+// What an op is given; which of it, the op knows.
+typedef struct Call {
+    Shards *s;
+    const Layer *layer;
+    const Head *head;
+    const KvLayer *kv;
+    int window;
+    const void *in;
+    void *out;
+    const LogitRows *rows;
+    const Step *step;
+} Call;
+
+static void *at(const Call *c, int rank, const void *memory) {
+    return shards_memory_at(c->s, rank, memory);
+}
+
+// ---- begin, embed -----------------------------------------------------------------------------------------
+
+// What an op that failed has left in the parts must not be added up by the next step.
+static Status settle(void *context, int rank, Error *error) {
+    const Shards *s = context;
+    const Rank *r = &s->ranks[rank];
+    const size_t bytes = (size_t)s->max_tokens * (size_t)s->whole->hidden_size * sizeof(float);
+    void *zeros = calloc(1, bytes);
+    if (!zeros) return error_set(error, STATUS_MEMORY, "no memory for a step");
+    Status status = r->backend->ops->write(r->backend, r->part, zeros, bytes, error);
+    free(zeros);
+    return status;
+}
+
+static Status settled(Shards *s, Error *error) {
+    Status status = s->unsettled ? crew_run(s->crew, settle, s, error) : STATUS_OK;
+    if (!status) s->unsettled = false;
+    return status;
+}
+
+static Status begin(void *context, int rank, Error *error) {
+    const Call *c = context;
+    Backend *b = c->s->ranks[rank].backend;
+    Step step = *c->step;
+    step.slot_positions = at(c, rank, step.slot_positions);
+    if (!c->kv) return b->ops->begin(b, &step, NULL, error);
+    const KvLayer kv = shards_kv_at(c->s, rank, c->kv);
+    return b->ops->begin(b, &step, &kv, error);
+}
+
+Status shards_begin(Backend *backend, const Step *step, const KvLayer *kv, Error *error) {
+    Shards *s = shards_of(backend);
+    Call call = {.s = s, .step = step, .kv = kv};
+    Status status = settled(s, error);
+    return status ? status : shards_run(s, begin, &call, error);
+}
+
+static Status embed(void *context, int rank, Error *error) {
+    const Call *c = context;
+    Backend *b = c->s->ranks[rank].backend;
+    return b->ops->embed(b, c->head->own[rank], at(c, rank, c->out), error);
+}
+
+Status shards_embed(Backend *backend, const Head *head, void *x, Error *error) {
+    Call call = {.s = shards_of(backend), .head = head, .out = x};
+    return shards_run(call.s, embed, &call, error);
+}
+
+// ---- a layer ----------------------------------------------------------------------------------------------
+
+static Status qkv(void *context, int rank, Error *error) {
+    const Call *c = context;
+    Backend *b = c->s->ranks[rank].backend;
+    const KvLayer kv = shards_kv_at(c->s, rank, c->kv);
+    return b->ops->qkv(b, c->layer->own[rank], at(c, rank, c->in), &kv, at(c, rank, c->out), error);
+}
+
+Status shards_qkv(Backend *backend, const Layer *layer, const void *x, const KvLayer *kv, void *q,
+                  Error *error) {
+    Call call = {.s = shards_of(backend), .layer = layer, .in = x, .kv = kv, .out = q};
+    return shards_run(call.s, qkv, &call, error);
+}
+
+static Status attend(void *context, int rank, Error *error) {
+    const Call *c = context;
+    Backend *b = c->s->ranks[rank].backend;
+    const KvLayer kv = shards_kv_at(c->s, rank, c->kv);
+    return b->ops->attend(b, at(c, rank, c->in), &kv, c->window, at(c, rank, c->out), error);
+}
+
+Status shards_attend(Backend *backend, const void *q, const KvLayer *kv, int window, void *y, Error *error) {
+    Call call = {.s = shards_of(backend), .in = q, .kv = kv, .window = window, .out = y};
+    return shards_run(call.s, attend, &call, error);
+}
+
+static Status gate_up(void *context, int rank, Error *error) {
+    const Call *c = context;
+    Backend *b = c->s->ranks[rank].backend;
+    return b->ops->gate_up(b, c->layer->own[rank], at(c, rank, c->in), at(c, rank, c->out), error);
+}
+
+Status shards_gate_up(Backend *backend, const Layer *layer, const void *x, void *g, Error *error) {
+    Call call = {.s = shards_of(backend), .layer = layer, .in = x, .out = g};
+    return shards_run(call.s, gate_up, &call, error);
+}
+
+static Status out(void *context, int rank, Error *error) {
+    const Call *c = context;
+    const Rank *r = &c->s->ranks[rank];
+    return r->backend->ops->out(r->backend, c->layer->own[rank], at(c, rank, c->in), r->part, error);
+}
+
+static Status down(void *context, int rank, Error *error) {
+    const Call *c = context;
+    const Rank *r = &c->s->ranks[rank];
+    return r->backend->ops->down(r->backend, c->layer->own[rank], at(c, rank, c->in), r->part, error);
+}
+
+static Status sum(void *context, int rank, Error *error) {
+    const Call *c = context;
+    const Shards *s = c->s;
+    Backend *b = s->ranks[rank].backend;
+    void *parts[SHARDS_MOST], *x[SHARDS_MOST];
+    for (int i = 0; i < s->n; i++) {
+        parts[i] = s->ranks[i].part;
+        x[i] = inside == s && i != rank ? NULL : at(c, i, c->out);
+    }
+    return b->ops->shards->sum(b, &(ShardSum){parts, x}, error);
+}
+
+// Shares first on all ranks, then their sum: no card waits for one that could not do its share.
+static Status add_shares(Call *c, CrewTask share, Error *error) {
+    Status status = shards_run(c->s, share, c, error);
+    if (!status) status = shards_run(c->s, sum, c, error);
+    if (status) c->s->unsettled = true;
+    return status;
+}
+
+Status shards_out(Backend *backend, const Layer *layer, const void *y, void *x, Error *error) {
+    Call call = {.s = shards_of(backend), .layer = layer, .in = y, .out = x};
+    return add_shares(&call, out, error);
+}
+
+Status shards_down(Backend *backend, const Layer *layer, const void *g, void *x, Error *error) {
+    Call call = {.s = shards_of(backend), .layer = layer, .in = g, .out = x};
+    return add_shares(&call, down, error);
+}
+
+// ---- logits -----------------------------------------------------------------------------------------------
+
+static Status logits(void *context, int rank, Error *error) {
+    const Call *c = context;
+    const Rank *r = &c->s->ranks[rank];
+    return r->backend->ops->logits(r->backend, c->head->own[rank], at(c, rank, c->in), c->rows, r->logits,
+                                   error);
+}
+
+static Status gather(void *context, int rank, Error *error) {
+    const Call *c = context;
+    const Rank *r = &c->s->ranks[rank];
+    const ShardGather all = {.first = c->s->first_rows,
+                             .part = r->logits,
+                             .whole = at(c, rank, c->out),
+                             .n_rows = c->rows->n,
+                             .in_order = c->rows->tokens == NULL};
+    return r->backend->ops->shards->gather(r->backend, &all, error);
+}
+
+Status shards_logits(Backend *backend, const Head *head, const void *x, const LogitRows *rows,
+                     float *out_logits, Error *error) {
+    Call call = {.s = shards_of(backend), .head = head, .in = x, .rows = rows, .out = out_logits};
+    if (rows->n > call.s->max_logits)
+        return error_set(error, STATUS_USAGE, "logits: %d rows, at most %d at once", rows->n,
+                         call.s->max_logits);
+    Status status = shards_run(call.s, logits, &call, error);
+    return status ? status : shards_run(call.s, gather, &call, error);
+}
+
+// ---- a step at once ---------------------------------------------------------------------------------------
+
+typedef struct Decoding {
+    Shards *s;
+    const DecodeStep *step;
+    bool did[SHARDS_MOST]; // whether the rank took it
+} Decoding;
+
+static Status decode(void *context, int rank, Error *error) {
+    Decoding *d = context;
+    Shards *s = d->s;
+    const Rank *r = &s->ranks[rank];
+    Step step = *d->step->step;
+    DecodeStep own = *d->step;
+    step.slot_positions = shards_memory_at(s, rank, step.slot_positions);
+    own.step = &step;
+    own.head = d->step->head->own[rank];
+    for (int l = 0; l < s->whole->n_layers; l++) r->layers[l] = d->step->layers[l]->own[rank];
+    own.layers = r->layers;
+    own.kv = r->kv;
+    own.logits = shards_memory_at(s, rank, d->step->logits);
+    inside = s, inside_rank = rank;
+    Status status = r->backend->ops->decode(r->backend, &own, error);
+    inside = NULL;
+    d->did[rank] = !status;
+    return status;
+}
+
+Status shards_decode(Backend *backend, const DecodeStep *step, Error *error) {
+    Shards *s = shards_of(backend);
+    Decoding decoding = {.s = s, .step = step};
+    Status status = settled(s, error);
+    if (status) return status;
+    shards_take_kv(s, step->kv, s->whole->n_layers);
+    status = crew_run(s->crew, decode, &decoding, error);
+    if (status && status != STATUS_UNSUPPORTED) s->unsettled = true;
+    for (int i = 0; i < s->n && status == STATUS_UNSUPPORTED; i++)
+        if (decoding.did[i])
+            return error_set(error, STATUS_DEVICE, "card %d of %d took a step that another cannot", i, s->n);
+    return status;
+}

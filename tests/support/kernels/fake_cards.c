@@ -1,0 +1,239 @@
+#include "tests/support/kernels/fake_cards.h"
+
+#include "kernels/cuda/devices.h"
+#include "kernels/shards/shard_ops.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct Meeting {
+    pthread_barrier_t all;
+    int n;
+    const float *gathered[SHARDS_MOST]; // what each rank has to give
+    int rows[SHARDS_MOST];
+} Meeting;
+
+// What a card has beside its CPU backend, which is found by that.
+typedef struct Card {
+    Backend *backend; // NULL: free
+    const DecoderShape *shape;
+    int max_tokens, max_logits;
+    int rank;
+    Meeting *meeting;
+    void *copies[1024]; // of matrices
+    int n_copies;
+    int n_tokens; // of the step in hand
+    float *x, *q, *g;
+    int32_t *drawn; // [max_logits] of the last draw
+} Card;
+
+static FakeCards *fakes;
+static Card cards[FAKE_CARDS];
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static Ops fake_ops;
+
+static Card *card_of(const Backend *backend) {
+    for (int i = 0; i < FAKE_CARDS; i++)
+        if (cards[i].backend == backend) return &cards[i];
+    abort();
+}
+
+// ---- opening ----------------------------------------------------------------------------------------------
+
+static const DeviceFacts FACTS[FAKE_CARDS] = {
+    {"Paper Tiger", 90, 1}, {"Paper Tiger", 90, 1}, {"Paper Tiger", 90, 1}, {"Paper Tiger", 90, 1}};
+
+static Status fake_devices(const char *text, ShardDevices *devices, Error *error) {
+    int indexes[SHARDS_MOST];
+    Status status = devices_choose_several(text, FACTS, FAKE_CARDS, SHARDS_MOST, indexes, &devices->n, error);
+    for (int i = 0; i < devices->n && !status; i++)
+        snprintf(devices->names[i], sizeof devices->names[i], "cuda:%d", indexes[i]);
+    return status;
+}
+
+static Status fake_open(const BackendOptions *options, Backend **backend, Error *error) {
+    BackendOptions own = *options;
+    int index;
+    Status status = devices_choose(options->device, FACTS, FAKE_CARDS, &index, error);
+    own.device = fakes->plain ? "cpu:reference" : "cpu", own.n_threads = 1;
+    if (!status) status = ops_cpu()->open(&own, backend, error);
+    if (status) return status;
+    const DecoderShape *s = options->shape;
+    const size_t n = (size_t)options->max_tokens;
+    pthread_mutex_lock(&lock);
+    Card *card = cards;
+    while (card->backend) card++;
+    *card = (Card){.backend = *backend,
+                   .shape = s,
+                   .max_tokens = options->max_tokens,
+                   .max_logits = options->max_logits,
+                   .x = calloc(n * (size_t)s->hidden_size, sizeof(float)),
+                   .q = calloc(n * (size_t)s->n_heads * (size_t)s->head_dim, sizeof(float)),
+                   .g = calloc(n * (size_t)s->intermediate_size, sizeof(float)),
+                   .drawn = calloc((size_t)options->max_logits, sizeof(int32_t))};
+    fakes->n_open++;
+    pthread_mutex_unlock(&lock);
+    (*backend)->ops = &fake_ops;
+    return STATUS_OK;
+}
+
+static void fake_close(Backend *backend) {
+    Card *card = card_of(backend);
+    (*(const Ops **)backend) = ops_cpu();
+    ops_cpu()->close(backend);
+    while (card->n_copies > 0) free(card->copies[--card->n_copies]);
+    free(card->x), free(card->q), free(card->g), free(card->drawn);
+    pthread_mutex_lock(&lock);
+    card->backend = NULL;
+    fakes->n_open--;
+    pthread_mutex_unlock(&lock);
+}
+
+// ---- weights: what they were loaded from may be gone afterwards ------------------------------------------------
+
+static void copy_matrices(Card *card, void *weights, size_t size) {
+    Matrix *m = weights;
+    for (size_t i = 0; i < size / sizeof *m; i++) {
+        if (!m[i].data) continue;
+        const size_t bytes = (size_t)(m[i].rows * dtype_row_bytes(m[i].type, m[i].cols));
+        void *copy = malloc(bytes);
+        memcpy(copy, m[i].data, bytes);
+        m[i].data = card->copies[card->n_copies++] = copy;
+        pthread_mutex_lock(&lock);
+        fakes->n_bytes += (int64_t)bytes;
+        pthread_mutex_unlock(&lock);
+    }
+}
+
+static Status fake_load_layer(Backend *backend, const LayerWeights *host, Layer **layer, Error *error) {
+    Card *card = card_of(backend);
+    LayerWeights own = *host;
+    if (card->rank == 1 && fakes->fails_load > 0 && --fakes->fails_load == 0)
+        return error_set(error, STATUS_MEMORY, "no room for a layer");
+    copy_matrices(card, &own, offsetof(LayerWeights, index));
+    return ops_cpu()->load_layer(backend, &own, layer, error);
+}
+
+static Status fake_load_head(Backend *backend, const HeadWeights *host, Head **head, Error *error) {
+    HeadWeights own = *host;
+    copy_matrices(card_of(backend), &own, sizeof own);
+    return ops_cpu()->load_head(backend, &own, head, error);
+}
+
+// ---- steps ------------------------------------------------------------------------------------------------
+
+static Status fake_begin(Backend *backend, const Step *step, const KvLayer *kv, Error *error) {
+    card_of(backend)->n_tokens = step->n_tokens;
+    return ops_cpu()->begin(backend, step, kv, error);
+}
+
+static Status fake_out(Backend *backend, const Layer *layer, const void *y, void *x, Error *error) {
+    Status status = ops_cpu()->out(backend, layer, y, x, error);
+    if (card_of(backend)->rank == 1 && fakes->fails_out > 0 && --fakes->fails_out == 0)
+        return error_set(error, STATUS_DEVICE, "the second card stumbles");
+    return status;
+}
+
+static Status fake_decode(Backend *backend, const DecodeStep *t, Error *error) {
+    Card *card = card_of(backend);
+    Step step = *t->step;
+    int32_t ids[64];
+    if (step.n_tokens > 64) return STATUS_UNSUPPORTED;
+    for (int i = 0; i < step.n_tokens; i++)
+        ids[i] = t->drawn && t->drawn[i] >= 0 ? card->drawn[t->drawn[i]] : step.ids[i];
+    step.ids = ids;
+    const PassBuffers buffers = {card->x, card->q, card->g, t->logits};
+    Status status = fake_begin(backend, &step, t->kv, error);
+    return status ? status : t->pass(t->context, &buffers, error);
+}
+
+static Status fake_sample_begin(Backend *backend, const float *logits, int n_rows, const SampleParams *params,
+                                Error *error) {
+    return ops_cpu()->sample(backend, logits, n_rows, params, card_of(backend)->drawn, error);
+}
+
+static Status fake_sample_end(Backend *backend, int32_t *ids, Error *error) {
+    const Card *card = card_of(backend);
+    (void)error;
+    memcpy(ids, card->drawn, (size_t)card->max_logits * sizeof *ids);
+    return STATUS_OK;
+}
+
+// ---- what cards exchange ----------------------------------------------------------------------------------
+
+static Status fake_join(Backend *const *ranks, int n, Error *error) {
+    (void)error;
+    Meeting *meeting = calloc(1, sizeof *meeting);
+    pthread_barrier_init(&meeting->all, NULL, (unsigned)n);
+    meeting->n = n;
+    for (int i = 0; i < n; i++) card_of(ranks[i])->rank = i, card_of(ranks[i])->meeting = meeting;
+    return STATUS_OK;
+}
+
+static void fake_part(Backend *const *ranks, int n) {
+    Meeting *meeting = card_of(ranks[0])->meeting;
+    (void)n;
+    pthread_barrier_destroy(&meeting->all);
+    free(meeting);
+}
+
+static Status fake_sum(Backend *backend, const ShardSum *sum, Error *error) {
+    Card *card = card_of(backend);
+    Meeting *m = card->meeting;
+    const int64_t n = (int64_t)card->n_tokens * card->shape->hidden_size;
+    float *x = sum->x[card->rank];
+    (void)error;
+    pthread_barrier_wait(&m->all); // all parts are there
+    for (int64_t i = 0; i < n; i++) {
+        float all = 0;
+        for (int r = 0; r < m->n; r++) all += ((const float *)sum->parts[r])[i];
+        x[i] += all;
+    }
+    pthread_barrier_wait(&m->all); // all have read them
+    memset(sum->parts[card->rank], 0, (size_t)n * sizeof(float));
+    pthread_mutex_lock(&lock);
+    fakes->n_sums++;
+    pthread_mutex_unlock(&lock);
+    return STATUS_OK;
+}
+
+static Status fake_gather(Backend *backend, const ShardGather *g, Error *error) {
+    Card *card = card_of(backend);
+    Meeting *m = card->meeting;
+    const int vocab = g->first[m->n];
+    (void)error;
+    m->gathered[card->rank] = g->part;
+    pthread_barrier_wait(&m->all);
+    for (int r = 0; r < m->n; r++)
+        for (int row = 0; row < g->n_rows; row++) {
+            const int n = g->first[r + 1] - g->first[r];
+            memcpy(g->whole + (int64_t)row * vocab + g->first[r], m->gathered[r] + (int64_t)row * n,
+                   (size_t)n * sizeof(float));
+        }
+    pthread_barrier_wait(&m->all);
+    return STATUS_OK;
+}
+
+static void fake_way(const Backend *backend, char *text, size_t size) {
+    (void)backend;
+    snprintf(text, size, "by word of mouth");
+}
+
+static const ShardOps FAKE_SHARDS = {1, fake_devices, fake_join, fake_part, fake_sum, fake_gather, fake_way};
+
+const Ops *fake_cards(FakeCards *what) {
+    fakes = what;
+    fake_ops = *ops_cpu();
+    fake_ops.name = "cuda";
+    fake_ops.open = fake_open, fake_ops.close = fake_close;
+    fake_ops.load_layer = fake_load_layer, fake_ops.load_head = fake_load_head;
+    fake_ops.begin = fake_begin, fake_ops.out = fake_out;
+    if (!what->no_decode) {
+        fake_ops.decode = fake_decode;
+        fake_ops.sample_begin = fake_sample_begin, fake_ops.sample_end = fake_sample_end;
+    }
+    fake_ops.shards = &FAKE_SHARDS;
+    return &fake_ops;
+}
