@@ -367,6 +367,7 @@ const Ops CUDA_OPS = {
     .tuning = &CUDA_TUNING,
     .layer_weights = NULL,
     .visits = &CUDA_VISITS,
+    .shards = &CUDA_SHARDS,
 };
 
 extern "C" __attribute__((visibility("default"))) const Ops *palaver_cuda_ops(int abi) {

@@ -66,6 +66,7 @@ struct Decoder;      // decode/decode.cu
 struct DecodeGraphs; // decode/graph.cu
 struct CudaSample;   // sample/sample.cu
 struct Measurement;  // measure.cu
+struct CudaPeers;    // peers/peers.cuh
 
 struct CudaBackend {
     Backend base;
@@ -97,6 +98,7 @@ struct CudaBackend {
     cudaEvent_t *stamps;  // [OPS_MAX_STAMPS]
     int64_t opened_bytes; // of the device, that open() took
     struct Visit *visit;  // weights/visit.cu; NULL: no layers visit
+    CudaPeers *peers;     // NULL: it is one card
 };
 
 static inline CudaBackend *cuda_backend(Backend *backend) {
@@ -210,6 +212,10 @@ void cuda_kernels(const Backend *backend, char *text, size_t size);
 
 extern const struct TuningOps CUDA_TUNING;
 void measurement_close(Measurement *measurement);
+
+// ---- peers/peers.cu: kernels/shards/shard_ops.h --------------------------------------------------------------
+
+extern const struct ShardOps CUDA_SHARDS;
 
 // ---- weights/upload.cu, weights/weights.cu: load_layer, load_head -----------------------------------------------------
 

@@ -10,7 +10,7 @@ __global__ void __launch_bounds__(256) cap_kernel(float cap, const int32_t *coun
 }
 
 static Status cap_logits(CudaBackend *cuda, const Gemm *gemm, Error *error) {
-    const int n = cuda->shape->vocab_size;
+    const int n = gemm->w->rows;
     if (!(cuda->shape->logit_cap > 0)) return STATUS_OK;
     cap_kernel<<<dim3(gemm->n, (n + 255) / 256), 256, 0, cuda->device.stream>>>(
         cuda->shape->logit_cap, gemm->count, n, (float *)gemm->y);

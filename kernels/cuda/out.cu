@@ -55,7 +55,8 @@ Status cuda_out(Backend *backend, const Layer *layer, const void *y, void *x, Er
     CudaBackend *cuda = cuda_backend(backend);
     Gemm gemm = {&layer->out};
     gemm.y = x, gemm.order = layer->orders.out, gemm.chosen = &cuda->step.chosen.out;
-    if (!cuda->shape->parallel_residual && layer->ffn_norm.weight && !layer->router)
+    // What comes of one card of several is normed once all have added theirs.
+    if (!cuda->shape->parallel_residual && layer->ffn_norm.weight && !layer->router && !cuda->peers)
         gemm.next = &layer->gate_up, gemm.next_norm = layer->ffn_norm.weight;
     Status status = cuda->shape->latent.rank > 0 ? latent_values(cuda, layer, y, &y, error) : STATUS_OK;
     if (!status) status = out_add(cuda, &gemm, layer->bo, layer->attn_post_norm, y, error);

@@ -8,6 +8,9 @@
 // in 16 bits within what transformers' own 16 bits differ by.
 void test_golden_logits(const char *root, Report *report);
 
+// The same on a device: every `every`-th model of those that it can take.
+void test_golden_on(const char *root, const char *device, int every, Report *report);
+
 // Caches of layers whose heads differ; models below folder `root`.
 void test_layer_heads(const char *root, Report *report);
 

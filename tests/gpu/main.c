@@ -4,7 +4,7 @@
 //   test-gpu PLUGIN [--golden FOLDER] [--model FILE] [--part I/N] [NAME]
 //
 // NAME: cases whose name has it, or one of flat, rows, ways, sums, caches, sample, golden, heads, text, ahead, snapshot,
-// divided, memory, fault; or attend-speed, sample-speed, snapshot-speed, which measure.
+// divided, memory, cards (two of them), fault; or attend-speed, sample-speed, snapshot-speed, which measure.
 // --part: every N-th case and group of them, from the I-th on, counted from 0, so that N processes share the work; memory,
 // which takes all that the card has, is then left out.
 // Inputs are the CPU's at every op, so that errors do not add up; outputs are poisoned and have sentinels behind them.
@@ -49,6 +49,7 @@ typedef struct Compared {
 
 // Compares what both sides hold at the same place, then gives the CUDA side the CPU's values.
 static void compare(Run *r, const Compared *c) {
+    if (r->cuda.several && (c->cuda == r->cuda.q || c->cuda == r->cuda.g)) return; // what comes of them tells
     float *right = get(&r->cpu, c->cpu, DTYPE_F32, c->n), *ours = get(&r->cuda, c->cuda, c->type, c->n);
     report(r->c->name, c->what, distance(ours, right, c->n), c->bound);
     put(&r->cuda, c->cuda, c->type, right, c->n);
@@ -120,12 +121,13 @@ static void compare_cache(Run *r, int l) {
         free(ours);
     }
     free(positions);
+    copy_cache(&r->cpu, &r->cuda);
+    if (r->cuda.several) return; // whose parts have nothing behind them
     check_sentinel(r->c->name, r->cuda.ops, r->cuda.backend, r->cuda.cache,
                    (size_t)kv_layout_bytes(&r->cuda.layout));
     if (r->cuda.scale)
         check_sentinel(r->c->name, r->cuda.ops, r->cuda.backend, r->cuda.scale,
                        (size_t)kv_layout_scale_bytes(&r->cuda.layout));
-    copy_cache(&r->cpu, &r->cuda);
 }
 
 static void compare_gate_up(Run *r, int l) {
@@ -153,7 +155,8 @@ static void test_ops(Run *r, const Step *steps[2]) {
         must(b->ops->qkv(b->backend, b->layers[l], b->x, &b->kv[l], b->q, &error), &error);
         compare(r, &(Compared){"qkv", a->q, b->q, b->operand, n * c->n_heads * c->head_dim, r->bound});
         compare_cache(r, l);
-        compare_bases(&(BasesCase){b, c->name, l, l ? 0 : c->window, c->n_tokens, r->positions});
+        if (!b->several)
+            compare_bases(&(BasesCase){b, c->name, l, l ? 0 : c->window, c->n_tokens, r->positions});
         copy_cache(a, b);
         must(a->ops->attend(a->backend, a->q, &a->kv[l], l ? 0 : c->window, a->q, &error), &error);
         must(b->ops->attend(b->backend, b->q, &b->kv[l], l ? 0 : c->window, b->q, &error), &error);
@@ -219,7 +222,7 @@ static void test_decode(Run *r, int index, int position) {
         if (c->type == DTYPE_BF16) bound = 1.5e-2;
         if (c->kv == DTYPE_INT4) bound += 3e-2; // a key rounded to its other neighbour
         if (c->type == DTYPE_E4M3 && c->kv == DTYPE_INT8) bound = halves_beside_int8();
-        compare_decode_bases(b, &decode, c->name, bound);
+        if (!b->several) compare_decode_bases(b, &decode, c->name, bound);
         compare(r, &(Compared){"decode", a->logits, b->logits, DTYPE_F32, c->vocab, bound});
         check_sentinel(c->name, b->ops, b->backend, b->logits, b->sizes[3]);
         double saved = r->bound;
@@ -249,7 +252,7 @@ static int cut_sequences(Run *r, StepSequence *sequences, int32_t *slots) {
     return 2;
 }
 
-static void test_case(const Ops *cuda, const Case *c) {
+static void test_on(const Ops *cuda, const char *devices, const Case *c) {
     TestModel model;
     model_fill(&model, c, 1234);
     Run r = {.c = c};
@@ -258,13 +261,24 @@ static void test_case(const Ops *cuda, const Case *c) {
               : c->fp8                ? 4e-2 // likewise, in three bits of fraction
               : c->type == DTYPE_W8   ? 1e-2 // of activations whose rounding to 16 bits shows in 8
                                       : 3e-3;
+    // Queries and gates of several cards are not looked at by themselves, so that errors of two ops add up; and a card's
+    // share of a row of W8 has a scale of its own.
+    if (devices) r.bound *= 2;
     // Of few rows a GEMV may round the inputs of quantised weights to 8 bits; the logits' rows are always few.
     r.few_bound = quant_is_type(c->type) || c->type == DTYPE_NF4 ? 1.5e-2 : r.bound;
     if (c->n_tokens <= DISPATCH_GEMV_MOST || c->n_experts)
-        r.bound = r.few_bound; // an expert has few rows of many
+        r.bound = devices ? 2 * r.few_bound : r.few_bound; // an expert has few rows of many
     lay_out_cache(&r);
     side_open(&r.cpu, ops_cpu(), "cpu:reference", c, &model, r.n_slots);
-    side_open(&r.cuda, cuda, "cuda", c, &model, r.n_slots);
+    if (!devices) {
+        side_open(&r.cuda, cuda, "cuda", c, &model, r.n_slots);
+    } else if (!side_open_cards(&r.cuda, cuda, devices, c, &model, r.n_slots)) {
+        side_close(&r.cpu);
+        model_free(&model);
+        free(r.pages);
+        free(r.positions);
+        return;
+    }
     fill_cache(&r);
 
     int n = c->n_tokens, past = 0;
@@ -289,6 +303,10 @@ static void test_case(const Ops *cuda, const Case *c) {
     free(r.positions);
 }
 
+static void test_case(const Ops *cuda, const Case *c) {
+    test_on(cuda, NULL, c);
+}
+
 typedef struct Wish {
     const char *plugin, *golden, *model, *only;
     int part, parts;
@@ -299,8 +317,9 @@ static bool in_part(const Wish *w, int number) {
 }
 
 // Groups of tests, in the order in which parts take them: long ones apart.
-static const char *const GROUPS[] = {"golden",  "flat",  "ways",     "rows", "sample", "sums",  "caches",
-                                     "refused", "ahead", "snapshot", "text", "fault",  "heads", "divided"};
+static const char *const GROUPS[] = {"golden", "flat",   "ways",    "rows",    "sample",
+                                     "sums",   "caches", "refused", "ahead",   "snapshot",
+                                     "text",   "fault",  "heads",   "divided", "cards"};
 static bool group_in_part(const Wish *w, const char *name) {
     const int n = sizeof GROUPS / sizeof *GROUPS;
     int i = 0;
@@ -345,7 +364,8 @@ static void test_engine(const Ops *cuda, const Wish *w) {
     const Ops *beside;
     Error error;
     if (!wanted(w, "golden") && !wanted(w, "memory") && !wanted(w, "text") && !wanted(w, "ahead") &&
-        !wanted(w, "snapshot") && !wanted(w, "heads") && !wanted(w, "divided") && !wanted(w, "fault"))
+        !wanted(w, "snapshot") && !wanted(w, "heads") && !wanted(w, "divided") && !wanted(w, "fault") &&
+        !wanted(w, "cards"))
         return;
     if (backend_cuda_ops(&beside, &error) || beside != cuda) {
         printf("FAILED the engine: %s is not the plug-in beside this program\n", w->plugin);
@@ -360,6 +380,8 @@ static void test_engine(const Ops *cuda, const Wish *w) {
     if (begins(w, "divided")) test_splits(w->golden, report);
     if (begins(w, "memory")) test_memory(cuda, models, report);
     if (begins(w, "text") && w->model) test_greedy_text(w->model, report);
+    if (begins(w, "cards") && cards_are_there(cuda))
+        test_cards(&(CardsWish){cuda, w->golden, test_on, w->part, w->parts});
     if (begins(w, "fault")) test_fault(w->plugin, report);
 }
 

@@ -2,6 +2,7 @@
 
 #include "kernels/cpu/kv.h"
 #include "kernels/cpu/loops/quant.h"
+#include "kernels/shards/shards.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -99,16 +100,42 @@ static void enter_sinks(Side *s, const Case *c) {
     free(scores);
 }
 
-void side_open(Side *s, const Ops *ops, const char *device, const Case *c, const TestModel *m, int n_slots) {
+// Of a cache: several cards have parts of it, and nothing behind.
+static void *cache_room(const Side *s, int64_t bytes) {
+    const KvLayout *l = &s->layout;
+    const int64_t slots = l->layout == 3 ? l->n_slots : 1,
+                  pieces = (int64_t)kv_layout_planes(l) * l->n_layers * l->n_kv_heads * (l->n_slots / slots);
+    void *memory;
     Error error;
-    *s = (Side){.ops = ops, .shape = &m->shape};
+    if (!s->several) return room(s->ops, s->backend, (size_t)bytes);
+    must(s->ops->alloc_layers(s->backend, (size_t)bytes, l->n_layers, (size_t)(bytes / pieces), &memory,
+                              &error),
+         &error);
+    uint8_t *poison = malloc((size_t)bytes);
+    memset(poison, 0xff, (size_t)bytes);
+    must(s->ops->write(s->backend, memory, poison, (size_t)bytes, &error), &error);
+    free(poison);
+    return memory;
+}
+
+static BackendOptions options_of(const Case *c, const TestModel *m, const char *device) {
+    return (BackendOptions){.device = device,
+                            .shape = &m->shape,
+                            .layers = m->layers,
+                            .max_tokens = c->n_tokens > 8 ? c->n_tokens : 8,
+                            .max_logits = 9,
+                            .dispatch = c->dispatch};
+}
+
+// What stands beside a backend that is open.
+static void fill_side(Side *s, const Case *c, const TestModel *m, int n_slots) {
+    const Ops *ops = s->ops;
+    Error error;
+    s->shape = &m->shape;
     s->operand = strcmp(ops->name, "cpu") == 0 || c->type == DTYPE_F32 ? DTYPE_F32
                  : c->type == DTYPE_BF16                               ? DTYPE_BF16
                                                                        : DTYPE_F16;
     int most = c->n_tokens > 8 ? c->n_tokens : 8;
-    BackendOptions options = {
-        .device = device, .shape = &m->shape, .max_tokens = most, .max_logits = 9, .dispatch = c->dispatch};
-    must(ops->open(&options, &s->backend, &error), &error);
     for (int l = 0; l < TEST_LAYERS; l++)
         must(ops->load_layer(s->backend, &m->layers[l], &s->layers[l], &error), &error);
     must(ops->load_head(s->backend, &m->head, &s->head, &error), &error);
@@ -127,8 +154,8 @@ void side_open(Side *s, const Ops *ops, const char *device, const Case *c, const
                            c->scale,
                            c->rank > 0};
     must(kv_layout_check(&s->layout, &error), &error);
-    s->cache = room(ops, s->backend, (size_t)kv_layout_bytes(&s->layout));
-    if (c->group) s->scale = room(ops, s->backend, (size_t)kv_layout_scale_bytes(&s->layout));
+    s->cache = cache_room(s, kv_layout_bytes(&s->layout));
+    if (c->group) s->scale = cache_room(s, kv_layout_scale_bytes(&s->layout));
     for (int l = 0; l < TEST_LAYERS; l++) {
         s->kv[l] = kv_layout_layer(&s->layout, s->cache, s->scale, l);
         s->kv[l].rotate_keys = c->rotate;
@@ -137,6 +164,27 @@ void side_open(Side *s, const Ops *ops, const char *device, const Case *c, const
     if (c->sinks) enter_sinks(s, c);
     if (c->feed_back) enter_rounding(s, c, &m->shape.rope);
     s->slot_positions = room(ops, s->backend, (size_t)n_slots * 4);
+}
+
+void side_open(Side *s, const Ops *ops, const char *device, const Case *c, const TestModel *m, int n_slots) {
+    Error error;
+    *s = (Side){.ops = ops};
+    const BackendOptions options = options_of(c, m, device);
+    must(ops->open(&options, &s->backend, &error), &error);
+    fill_side(s, c, m, n_slots);
+}
+
+bool side_open_cards(Side *s, const Ops *ops, const char *devices, const Case *c, const TestModel *m,
+                     int n_slots) {
+    Error error;
+    const BackendOptions options = options_of(c, m, devices);
+    *s = (Side){.several = true};
+    Status status = shards_open(ops, &options, &s->backend, &error);
+    if (status == STATUS_UNSUPPORTED) return false;
+    must(status, &error);
+    s->ops = s->backend->ops;
+    fill_side(s, c, m, n_slots);
+    return true;
 }
 
 Pass side_pass(const Side *s, const Step *step, const int *windows) {

@@ -39,8 +39,12 @@ typedef struct Side {
     KvLayer kv[TEST_LAYERS];
     int32_t *slot_positions; // [layout.n_slots]
     size_t sizes[4];         // of x, q, g, logits
+    bool several;            // cards: each has rows of q and g of its own
 } Side;
 
+// The same over several cards ("cuda:0,1"). False: such a model cannot be cut for them.
+bool side_open_cards(Side *s, const Ops *ops, const char *devices, const Case *c, const TestModel *m,
+                     int n_slots);
 void side_open(Side *s, const Ops *ops, const char *device, const Case *c, const TestModel *m, int n_slots);
 void side_close(Side *s);
 
@@ -73,6 +77,17 @@ void test_caches(const Ops *cuda);
 // Rows and prompts that do not depend on what they are decoded or read with (independent.c). only: NULL, or part of a
 // name.
 void test_independent(const Ops *cuda, const char *only);
+
+// Two cards (cards.c): whether they are there, else it is told; and cases on both, op by op by test(): every
+// parts-th from part on. golden: the folder of golden models, for the plug-in beside the program.
+typedef struct CardsWish {
+    const Ops *cuda;
+    const char *golden;
+    void (*test)(const Ops *cuda, const char *devices, const Case *c);
+    int part, parts;
+} CardsWish;
+bool cards_are_there(const Ops *cuda);
+void test_cards(const CardsWish *wish);
 
 // Each way of a linear layer (ways.c).
 void test_ways(const Ops *cuda);

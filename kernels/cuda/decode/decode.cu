@@ -189,7 +189,7 @@ static Status decode_one(CudaBackend *cuda, const DecodeStep *t, Error *error) {
 Status cuda_decode(Backend *backend, const DecodeStep *t, Error *error) {
     CudaBackend *cuda = cuda_backend(backend);
     StepCase c = {t->step->kind,           t->step->n_tokens, t->step->n_sequences,
-                  decode_graph_rows(cuda), cuda->shape,       decodable(cuda->shape, t)};
+                  decode_graph_rows(cuda), cuda->shape,       !cuda->peers && decodable(cuda->shape, t)};
     if (dispatch_step(&cuda->device.card, &c) == STEP_PATH_PERSISTENT) {
         Status status = decode_one(cuda, t, error);
         if (status != STATUS_UNSUPPORTED) return status;

@@ -2,6 +2,7 @@
 // A graph reads all that changes from a step to the next from device memory, which is laid out with room to spare.
 #include "kernels/cuda/attention/split.cuh"
 #include "kernels/cuda/flat/flat.cuh"
+#include "kernels/cuda/peers/peers.cuh"
 
 #include <stdlib.h>
 #include <string.h>
@@ -132,6 +133,8 @@ static Status capture(CudaBackend *cuda, const DecodeStep *t, cudaGraphExec_t *e
     cudaError_t code = cudaStreamEndCapture(cuda->device.stream, &graph);
     if (!status) status = cuda_check(code, error, "capturing a step");
     if (!status) status = cuda_check(cudaGraphInstantiate(exec, graph, 0), error, "a graph of a step");
+    if (!status && cuda->peers) // before any card begins it
+        status = cuda_check(cudaGraphUpload(*exec, cuda->device.stream), error, "a graph of a step");
     if (graph) cudaGraphDestroy(graph);
     cudaGetLastError(); // of a capture that was broken off
     return status;
@@ -174,7 +177,8 @@ static int rows_of_graph(const CudaBackend *cuda, int n) {
     return rows < decode_graph_rows(cuda) ? rows : decode_graph_rows(cuda);
 }
 
-Status cuda_decode_graph(CudaBackend *cuda, const DecodeStep *t, Error *error) {
+// Everything of a step before its launch.
+static Status prepare(CudaBackend *cuda, const DecodeStep *t, DecodeGraph **graph, Error *error) {
     const DecoderShape *s = cuda->shape;
     const AttendHeads heads = {s->n_heads, s->n_kv_heads, s->head_dim},
                       widest = {s->n_heads, s->n_kv_heads, decoder_most_head_dim(s)};
@@ -206,8 +210,15 @@ Status cuda_decode_graph(CudaBackend *cuda, const DecodeStep *t, Error *error) {
     key.arrived = cuda->scratch.arrived.memory;
     key.flat = cuda->scratch.flat.memory, key.slot_positions = cuda->step.slot_positions,
     key.logits = t->logits, key.x = t->x;
+    return find_graph(cuda, t, &key, graph, error);
+}
+
+Status cuda_decode_graph(CudaBackend *cuda, const DecodeStep *t, Error *error) {
     DecodeGraph *graph;
-    status = find_graph(cuda, t, &key, &graph, error);
+    Status status = prepare(cuda, t, &graph, error);
+    // No card begins a step that another cannot: they wait for each other's words.
+    if (cuda->peers && !peers_meet(cuda->peers, !status) && !status)
+        return error_set(error, STATUS_UNSUPPORTED, "decode: another card cannot");
     if (status) return status;
     graph->used = ++cuda->graphs->n_steps;
     return cuda_check(cudaGraphLaunch(graph->graph, cuda->device.stream), error, "decode: %d sequences",

@@ -1,6 +1,7 @@
 // Opening a device, and what its errors mean.
 #include "kernels/cuda/device/device.cuh"
 #include "kernels/cuda/devices.h"
+#include "kernels/shards/shard_ops.h"
 #include "kernels/tuning.h"
 
 #include <stdarg.h>
@@ -103,6 +104,14 @@ static Status choose_device(const char *text, int *device, Error *error) {
     int count;
     Status status = read_devices(false, cards, &count, error);
     return status ? status : devices_choose(text, cards, count, device, error);
+}
+
+Status devices_several(const char *text, int *indexes, int *n, Error *error) {
+    DeviceFacts cards[DEVICES_MOST];
+    int count;
+    *n = 0;
+    Status status = read_devices(false, cards, &count, error);
+    return status ? status : devices_choose_several(text, cards, count, SHARDS_MOST, indexes, n, error);
 }
 
 static Status read_properties(CudaDevice *device, Error *error) {

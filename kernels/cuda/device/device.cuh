@@ -43,6 +43,8 @@ Status cuda_check(cudaError_t code, Error *error, const char *format, ...)
 
 // Finds the device that options->device names, and makes it the thread's.
 Status device_choose(CudaDevice *device, const BackendOptions *options, Error *error);
+// The devices that "cuda:0,2" or "cuda:all" names: indexes [*n], at most 16.
+Status devices_several(const char *text, int *indexes, int *n, Error *error);
 // Opens it: a stream, the frequencies of the shape's rotary embedding, a first kernel. What of it was opened is closed
 // by device_close(), also after an error.
 Status device_open(CudaDevice *device, const DecoderShape *shape, Error *error);

@@ -89,7 +89,7 @@ static void vectors_of_head(const DecoderShape *s, const HeadWeights *h, Head *h
         {"embedding_norm", &h->embedding_norm, hidden, offset, 1, false, &head->embedding_norm.weight},
         {"embedding_norm_bias", &h->embedding_norm_bias, hidden, 0, 1, false, &head->embedding_norm.bias},
         {"token_norm", &h->token_norm, s->token_size, offset, 1, s->token_size > 0, &head->token_norm},
-        {"output_bias", &h->output_bias, s->vocab_size, 0, 1, false, &head->output_bias},
+        {"output_bias", &h->output_bias, decoder_output_rows(s), 0, 1, false, &head->output_bias},
     };
     memcpy(out, all, sizeof all);
 }
@@ -321,6 +321,11 @@ Status cuda_load_layer(Backend *backend, const LayerWeights *host, Layer **out, 
     return STATUS_OK;
 }
 
+// Whether one matrix is for both; a part of it (kernels/shards) is held once more.
+static bool is_tied(const HeadWeights *h) {
+    return h->output.data == h->embedding.data && h->output.rows == h->embedding.rows;
+}
+
 static void lay_out_head(const DecoderShape *s, const HeadWeights *h, Head *head, Arena *a) {
     Vector vectors[HEAD_VECTORS];
     vectors_of_head(s, h, head, vectors);
@@ -329,9 +334,9 @@ static void lay_out_head(const DecoderShape *s, const HeadWeights *h, Head *head
     head->embedding = a->weight(&h->embedding, s->vocab_size);
     head->token_projection = a->linear(&h->token_projection);
     if (h->token_embedding.data) head->token_embedding = a->weight(&h->token_embedding, s->vocab_size);
-    bool tied = h->output.data == h->embedding.data;
-    head->output = Linear{
-        {tied ? head->embedding : a->weight(&h->output, s->vocab_size)}, 1, s->vocab_size, s->hidden_size};
+    const int rows = decoder_output_rows(s);
+    head->output =
+        Linear{{is_tied(h) ? head->embedding : a->weight(&h->output, rows)}, 1, rows, s->hidden_size};
 }
 
 static Status upload_head(CudaBackend *cuda, const HeadWeights *h, Head *head, Error *error) {
@@ -347,8 +352,7 @@ static Status upload_head(CudaBackend *cuda, const HeadWeights *h, Head *head, E
         status = upload_rows(cuda, &h->token_embedding, &head->token_embedding, 0, 1, error);
     if (!status && h->token_projection.data)
         status = upload_rows(cuda, &h->token_projection, &head->token_projection.part[0], 0, 1, error);
-    if (!status && h->output.data != h->embedding.data)
-        status = upload_rows(cuda, &h->output, &head->output.part[0], 0, 1, error);
+    if (!status && !is_tied(h)) status = upload_rows(cuda, &h->output, &head->output.part[0], 0, 1, error);
     return status;
 }
 
@@ -358,7 +362,8 @@ static Status check_head(const DecoderShape *s, const HeadWeights *h, Head *head
     Status status = check_vectors(vectors, HEAD_VECTORS, error);
     if (!status)
         status = layout_check_matrix("embedding", &h->embedding, s->vocab_size, s->hidden_size, error);
-    if (!status) status = layout_check_matrix("output", &h->output, s->vocab_size, s->hidden_size, error);
+    if (!status)
+        status = layout_check_matrix("output", &h->output, decoder_output_rows(s), s->hidden_size, error);
     const int64_t of_layers = (int64_t)s->n_layers * s->token_size;
     if (!status && s->token_size)
         status = layout_check_matrix("token_embedding", &h->token_embedding, s->vocab_size, of_layers, error);
