@@ -6,6 +6,7 @@
 #include "kernels/base/hash.h"
 #include "kernels/base/json.h"
 #include "kernels/cpu/cpu.h"
+#include "kernels/shards/shards.h"
 #include "kernels/split/split.h"
 
 #include <stdlib.h>
@@ -54,6 +55,8 @@ static uint64_t hash_backend(uint64_t hash, const Backend *backend) {
 // Which layers are whose is in the cache as well, for they round in ways of their own.
 static uint64_t hash_backends(const Backend *backend) {
     uint64_t hash = hash_backend(HASH_START, backend);
+    const int n_cards = shards_count(backend);
+    if (n_cards > 0) hash = HASH(hash, n_cards);
     if (!split_side(backend, SPLIT_FIRST)) return hash;
     const int border = split_border(backend);
     hash = HASH(hash, border);

@@ -124,6 +124,9 @@ static Status find_card(const Program *program, CardFacts *card, Error *error) {
     if (kind == DEVICE_CPU)
         return error_set(error, STATUS_DEVICE,
                          "there is nothing to tune on device \"%s\": tune measures a GPU's kernels", device);
+    if (backend_names_several(device))
+        return error_set(error, STATUS_USAGE,
+                         "tune measures one card's kernels: \"cuda:0\" instead of \"%s\"", device);
     status = backend_cuda_ops(&ops, &why);
     if (!status && ops->tuning) status = ops->tuning->card(device, card, &why);
     if (!status && ops->tuning) return STATUS_OK;
