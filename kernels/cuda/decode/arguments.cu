@@ -4,8 +4,24 @@
 
 #include <string.h>
 
+// A matrix in chunks; n_chunks 0 if the kernel cannot count them, or copy one.
+static DecodeMatrix matrix_in_chunks(const char *data, int format, int cols, int64_t row_bytes) {
+    const int full = chunk_elements(format), n = (cols + full - 1) / full;
+    const int last = chunk_bytes(format, cols - (n - 1) * full), most = chunk_bytes(format, full);
+    const bool able = n > 0 && n <= UINT8_MAX && most / 16 <= UINT8_MAX && last % 16 == 0;
+    return DecodeMatrix{data,
+                        NULL,
+                        (int)row_bytes,
+                        (uint8_t)format,
+                        (uint8_t)(able ? n : 0),
+                        (uint8_t)(most / 16),
+                        (uint8_t)(last / 16)};
+}
+
 static DecodeMatrix matrix_of(const Weight *w) {
-    return DecodeMatrix{w->data, w->scales, (int)w->row_bytes, w->format};
+    DecodeMatrix m = matrix_in_chunks(w->data, w->format, w->cols, w->row_bytes);
+    m.scales = w->scales;
+    return m;
 }
 
 // Attention windows that the kernel can tell apart: two. Returns the index, or -1.
@@ -26,7 +42,7 @@ static DecodeForm form_of(int format) {
 }
 
 static bool multiplies(const DecodeArguments *a, const DecodeMatrix *m) {
-    return !m->data || decode_multiplies(a->kind, m->format);
+    return !m->data || (m->n_chunks > 0 && decode_multiplies(a->kind, m->format));
 }
 
 // What gate_up of the experts multiplies is the router's input, in the forms that both want.
@@ -49,8 +65,8 @@ static bool describe_layer(const Layer *layer, const KvLayer *kv, int window, De
     l->rows[PHASE_GATE_UP] = matrix_of(&layer->gate_up.part[0]);
     l->rows[PHASE_DOWN] = matrix_of(&layer->down.part[0]);
     if (layer->router)
-        l->rows[PHASE_ROUTE] = {(const char *)layer->router, NULL, layer->qkv.cols * (int)sizeof(float),
-                                FORMAT_F32};
+        l->rows[PHASE_ROUTE] = matrix_in_chunks((const char *)layer->router, FORMAT_F32, layer->qkv.cols,
+                                                layer->qkv.cols * (int)sizeof(float));
     for (int p = 0; p < PHASE_LOGITS; p++)
         if (p != PHASE_ATTEND) l->forms[p] = (uint8_t)form_of(l->rows[p].format);
     for (int i = 1; i < layer->qkv.n_parts; i++) l->forms[PHASE_QKV] |= (uint8_t)form_of(part[i].format);

@@ -90,7 +90,10 @@ enum { ROUTED_SCALE = 32 }; // the place behind the sums of warps where the fact
 struct DecodeMatrix {
     const char *data;
     const float *scales; // of rows, of W8; else NULL
-    int row_bytes, format;
+    int row_bytes;
+    uint8_t format;
+    uint8_t n_chunks, chunk_16ths,
+        last_16ths; // of a row: chunks, and 16ths of the bytes of each and of the last
 };
 
 // In which forms a phase's matrices want their input: see dot.cuh.

@@ -84,9 +84,10 @@ struct Ring {
 
 // ---- the filling side: one a lane ------------------------------------------------------------------------------
 
-// What is copied next: of `n_rows` rows, at `first`, first + between, and the same behind `third`, chunk after chunk of
-// all of them; keys and values of a chunk of the cache are two rows. It is put together once for many copies, which take
-// few instructions each, and what a layer's chunks have in common once a layer: that is what keeps the rings full.
+// What is copied next: of `n_rows` rows, at `first`, first + between, and the same `apart` behind them, chunk after chunk
+// of all of them; keys and values of a chunk of the cache are two rows. What a copy takes few instructions for is put
+// together once a group of rows, and what a phase's groups have in common once a phase: one lane after the other stands
+// still for it, and rings run dry if that takes long.
 template <class Cache, bool EXPERTS> struct Filler {
     static constexpr bool SCALED = Cache::KIND != DECODE_F16;
     const DecodeArguments &a;
@@ -101,43 +102,57 @@ template <class Cache, bool EXPERTS> struct Filler {
     uint32_t parity;
     bool masked; // the masks are there
     int layer, phase, unit;
-    int row, n_rows, chunk, n_chunks; // n_rows 0: to be put together
-    int piece, n_pieces;              // DecodePhaseShape.pieces
-    int done;                         // units that it takes
-    const char *first, *third;
-    int64_t between;
-    const char *keys; // of the layer that is attended in, and of the KV head
-    int window;       // of that layer
-    uint32_t bytes, last_bytes, offset;
-    int ahead;           // the layer up to which qkv is in the L2, or on its way there
-    uint32_t full_bytes; // of the group's chunks but the last, and its rows
-    int group_rows;
+    // Of the phase: its units, its matrix, and where the next group's rows begin, if each follows `unit` by unit.
+    int units, row_bytes;
+    bool pairs, split;
+    uint32_t full_bytes, last_bytes; // of a row's chunks
+    int n_chunks;
+    const char *data, *next;
+    int row, n_rows, chunk; // n_rows 0: to be put together
+    int piece, n_pieces;    // DecodePhaseShape.pieces
+    int done;               // units that it takes
+    const char *first;
+    int64_t between, apart;
+    int64_t head_at;    // bytes from a layer's keys to those of the KV head
+    int first_attended; // the warp's first chunk
+    const char *keys;   // of the layer that is attended in, and of the KV head
+    int window;         // of that layer
+    uint32_t bytes, offset;
+    int ahead;      // the layer up to which qkv is in the L2, or on its way there
+    int group_rows; // of an expert's rows of down
 
-    __device__ void begin_rows(const char *at, uint32_t each) {
-        first = third = at, bytes = last_bytes = each;
-        row = chunk = 0, offset = 0, n_chunks = 1, n_rows = 1;
+    __device__ int first_unit() const { return warp * gridDim.x + blockIdx.x; }
+    __device__ static int stride() { return gridDim.x * DECODE_WARPS; }
+
+    __device__ void begin_rows(const char *at, int n) {
+        first = at, n_rows = n;
+        row = chunk = 0, offset = 0;
+        bytes = n_chunks == 1 ? last_bytes : full_bytes;
     }
 
-    __device__ const char *pair_of_unit(const DecodeMatrix &m, int u) const {
-        if (EXPERTS) u += chosen.ahead[__umulhi((unsigned)u, a.size_factor)];
-        return m.data + (int64_t)(2 * u) * m.row_bytes;
+    // n rows that are one chunk each.
+    __device__ void begin_single(const char *at, uint32_t each, int n) {
+        n_chunks = 1, last_bytes = each;
+        begin_rows(at, n);
+    }
+
+    __device__ const char *pair_of_unit(int u) const {
+        u += chosen.ahead[__umulhi((unsigned)u, a.size_factor)];
+        return data + (int64_t)(2 * u) * row_bytes;
     }
 
     // A part of a router's row.
     __device__ void begin_part() {
         const int row = unit / a.route_parts, from = (unit - row * a.route_parts) * ROUTE_PART;
-        begin_rows(layers[layer].rows[PHASE_ROUTE].data + ((int64_t)row * a.hidden + from) * 4,
-                   (uint32_t)min(ROUTE_PART, a.hidden - from) * 4);
-        done = gridDim.x * DECODE_WARPS;
+        done = stride();
+        begin_single(data + ((int64_t)row * a.hidden + from) * 4,
+                     (uint32_t)min(ROUTE_PART, a.hidden - from) * 4, 1);
     }
 
     // The same rows of the next expert, whose matrix follows by so many others.
     __device__ void begin_next_piece() {
-        const int64_t each = (int64_t)a.hidden * layers[layer].rows[phase].row_bytes;
-        first += (chosen.ids[piece] - chosen.ids[piece - 1]) * each;
-        third = first + 2 * between;
-        row = chunk = 0, offset = 0, n_rows = group_rows;
-        bytes = n_chunks == 1 ? last_bytes : full_bytes;
+        const int64_t each = (int64_t)a.hidden * row_bytes;
+        begin_rows(first + (chosen.ids[piece] - chosen.ids[piece - 1]) * each, group_rows);
     }
 
     // While it waits for the router, memory has nothing to do: the warp's rows of the next layer's qkv go into the L2,
@@ -146,8 +161,7 @@ template <class Cache, bool EXPERTS> struct Filler {
         if (ahead > layer || layer + 1 >= a.n_layers) return;
         const DecodeLayer &l = layers[ahead = layer + 1];
         const DecodeMatrix *m = &l.rows[PHASE_QKV];
-        for (int u = warp * gridDim.x + blockIdx.x; u < a.phases[PHASE_QKV].units;
-             u += gridDim.x * DECODE_WARPS) {
+        for (int u = first_unit(); u < a.phases[PHASE_QKV].units; u += stride()) {
             int r = u;
             if (l.split_qkv && u >= a.q_dim) {
                 const bool key = u < a.q_dim + a.kv_dim;
@@ -157,62 +171,82 @@ template <class Cache, bool EXPERTS> struct Filler {
         }
     }
 
+    __device__ void take_matrix(const DecodeMatrix &m) {
+        data = m.data, row_bytes = m.row_bytes, n_chunks = m.n_chunks;
+        full_bytes = m.chunk_16ths * 16, last_bytes = m.last_16ths * 16;
+    }
+
+    // A row of q, k or v, where these are matrices of their own.
+    __device__ void begin_split_row() {
+        const DecodeLayer &l = layers[layer];
+        int r = unit;
+        if (unit >= a.q_dim) {
+            const bool key = unit < a.q_dim + a.kv_dim;
+            take_matrix(key ? l.k : l.v);
+            r -= key ? a.q_dim : a.q_dim + a.kv_dim;
+        }
+        done = stride();
+        begin_rows(data + (int64_t)r * row_bytes, 1);
+    }
+
     // Rows of a matrix: a group of units.
     __device__ void begin_group() {
-        const DecodeLayer &l = layers[layer];
-        const int stride = gridDim.x * DECODE_WARPS, cols = a.phases[phase].cols;
-        const int units = units_left(unit, stride, a.phases[phase].units);
+        const int n = units_left(unit, stride(), units);
         if (EXPERTS && phase == PHASE_ROUTE) return begin_part();
-        const DecodeMatrix *m = phase == PHASE_LOGITS ? &a.output : &l.rows[phase];
-        const bool pairs = phase == PHASE_GATE_UP, split = phase == PHASE_QKV && l.split_qkv;
-        int r = unit, n = min(ROWS_AT_ONCE, pairs ? 2 * units : units);
-        if (split) {
-            n = 1;
-            if (unit >= a.q_dim) {
-                const bool key = unit < a.q_dim + a.kv_dim;
-                m = key ? &l.k : &l.v;
-                r -= key ? a.q_dim : a.q_dim + a.kv_dim;
-            }
+        if (phase == PHASE_QKV && split) return begin_split_row();
+        done = (pairs ? ROWS_AT_ONCE / 2 : ROWS_AT_ONCE) * stride();
+        if (EXPERTS && pairs) {
+            begin_rows(pair_of_unit(unit), min(ROWS_AT_ONCE, 2 * n));
+            if (n > 1) apart = pair_of_unit(unit + stride()) - first;
+        } else if (EXPERTS && phase == PHASE_DOWN) {
+            n_pieces = a.experts.n_active, group_rows = n;
+            begin_rows(data + ((int64_t)chosen.ids[0] * a.hidden + unit) * row_bytes, n);
+        } else {
+            begin_rows(next, pairs ? min(ROWS_AT_ONCE, 2 * n) : n);
+            next += 2 * apart;
         }
-        if (EXPERTS && phase == PHASE_DOWN) r += chosen.ids[0] * a.hidden;
-        // A chunk's elements are a power of two.
-        const int format = m->format, of_chunk = chunk_elements(format), rest = cols & (of_chunk - 1);
-        begin_rows(pairs ? pair_of_unit(*m, unit) : m->data + (int64_t)r * m->row_bytes,
-                   chunk_bytes(format, of_chunk));
-        between = pairs ? m->row_bytes : (int64_t)stride * m->row_bytes;
-        third = !pairs ? first + 2 * between : n > 2 ? pair_of_unit(*m, unit + stride) : first;
-        n_rows = n, done = (pairs ? n / 2 : n) * stride, n_chunks = cols >> (__ffs(of_chunk) - 1);
-        if (rest) last_bytes = chunk_bytes(format, rest), n_chunks++;
-        full_bytes = bytes, group_rows = n;
-        if (n_chunks == 1) bytes = last_bytes;
     }
 
     // Keys and values of a chunk; `between` them is the same for all of a layer.
     __device__ void begin_chunk() {
         const int index = cache.index(unit), n = min(cache.chunk_slots, cache.end - index);
         const int of_slot = a.head_dim * cache_bits(Cache::KIND) / 8;
-        begin_rows(keys + (int64_t)cache.slot(index) * of_slot, (uint32_t)(n * of_slot));
-        n_rows = 2, done = cache.streams;
+        done = cache.streams;
+        begin_single(keys + (int64_t)cache.slot(index) * of_slot, (uint32_t)(n * of_slot), 2);
     }
 
     __device__ void begin_piece() {
         int at = (unit - cache.n_chunks) * FEEDBACK_PIECE, all = feedback_floats(a.head_dim);
-        begin_rows((const char *)(scales[layer].feedback + (int64_t)cache.kv_head * all + at),
-                   (uint32_t)min(FEEDBACK_PIECE, all - at) * 4);
         done = 1;
+        begin_single((const char *)(scales[layer].feedback + (int64_t)cache.kv_head * all + at),
+                     (uint32_t)min(FEEDBACK_PIECE, all - at) * 4, 1);
     }
 
     __device__ void begin_attending() {
         const DecodeLayer &l = layers[layer];
-        keys = l.keys + cache.kv_head * a.cache.head_stride * cache_bits(Cache::KIND) / 8;
+        keys = l.keys + head_at;
         between = l.values - l.keys, window = l.window;
-        unit = first_chunk(cache, warp);
+        unit = first_attended;
+    }
+
+    // Of a phase that multiplies.
+    __device__ void begin_phase() {
+        unit = first_unit(), units = a.phases[phase].units;
+        if (unit >= units) return;
+        pairs = phase == PHASE_GATE_UP, split = layers[layer].split_qkv;
+        if (phase == PHASE_LOGITS)
+            take_matrix(a.output);
+        else
+            take_matrix(layers[layer].rows[phase]);
+        const int64_t of_unit = (int64_t)row_bytes << pairs, step = stride() * of_unit;
+        next = data + unit * of_unit;
+        between = pairs ? row_bytes : step, apart = pairs ? step : 2 * step;
     }
 
     // Whether what comes next lies where the layer's experts do: also the first rows of down, of a warp that has none of
     // gate_up.
     __device__ bool awaits_choice() const {
-        return phase == PHASE_GATE_UP || (phase == PHASE_DOWN && unit < (int)gridDim.x * DECODE_WARPS);
+        return phase == PHASE_GATE_UP || (phase == PHASE_DOWN && unit < stride());
     }
 
     // Puts together what comes next, unless it is not known yet where that lies.
@@ -230,23 +264,24 @@ template <class Cache, bool EXPERTS> struct Filler {
                         if (warp == DECODE_WARPS - 1 && unit < cache.n_chunks + cache.pieces)
                             return begin_piece();
                 }
-            } else if (unit < a.phases[phase].units) {
+            } else if (unit < units) {
                 if (EXPERTS && awaits_choice() && !barrier_passed(choice, layer & 1)) {
                     if constexpr (BULK_COPIES) prefetch_next_layer();
                     return;
                 }
-                if (EXPERTS && phase == PHASE_DOWN) n_pieces = a.experts.n_active;
                 return begin_group();
             }
             if (++phase == PHASE_ROUTE && !EXPERTS) phase++;
             if (phase == PHASE_LOGITS && layer + 1 < a.n_layers) phase = PHASE_QKV, layer++;
-            unit = warp * gridDim.x + blockIdx.x;
-            if (phase == PHASE_ATTEND) begin_attending();
+            if (phase == PHASE_ATTEND)
+                begin_attending();
+            else if (phase != PHASE_END)
+                begin_phase();
         }
     }
 
     __device__ const char *from() const {
-        return (row & 2 ? third : first) + (row & 1 ? between : 0) + offset;
+        return first + offset + (row & 2 ? apart : 0) + (row & 1 ? between : 0);
     }
 
     __device__ void advance() {
@@ -307,7 +342,9 @@ __device__ inline void fill_rings(Filler<Cache, EXPERTS> f, uint32_t slots, uint
     f.full = barriers + warp * DECODE_MAX_STAGES * 16;
     f.empty = f.full + DECODE_MAX_STAGES * 8;
     f.stage = 0, f.parity = 1; // a fresh barrier has passed the phase before its first
-    f.layer = 0, f.phase = PHASE_QKV, f.unit = warp * gridDim.x + blockIdx.x;
+    f.layer = 0, f.phase = PHASE_QKV, f.begin_phase();
+    f.head_at = f.cache.kv_head * a.cache.head_stride * cache_bits(Cache::KIND) / 8;
+    f.first_attended = f.cache.any ? first_chunk(f.cache, warp) : 0;
     f.n_rows = 0, f.done = 0, f.piece = 0, f.n_pieces = 1, f.ahead = 0;
     f.masked = false;
     for (;;) {
