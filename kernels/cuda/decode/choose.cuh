@@ -17,6 +17,7 @@ __device__ __noinline__ void choose_of_parts(const DecodeArguments &a, const flo
     for (int k = 0; k < PER; k++) {
         const int i = k * 32 + lane;
         scores[k] = i < e.n ? 0 : -INFINITY;
+#pragma unroll 1
         for (int p = 0; i < e.n && p < a.route_parts; p++) scores[k] += logits[i * a.route_parts + p];
     }
     __syncwarp();
@@ -43,7 +44,9 @@ __device__ __forceinline__ void choose_experts(const DecodeArguments &a, const D
     }
     sync_warps();
     if (threadIdx.x < 32) {
-        if (a.experts.n <= 128)
+        if (a.experts.n <= 32)
+            choose_of_parts<1>(a, l.choice_bias, logits, chosen);
+        else if (a.experts.n <= 128)
             choose_of_parts<4>(a, l.choice_bias, logits, chosen);
         else
             choose_of_parts<MOST_ROUTED / 32>(a, l.choice_bias, logits, chosen);

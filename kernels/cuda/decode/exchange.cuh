@@ -77,7 +77,7 @@ struct InputSource {
     __device__ int place(int i) const { return gap ? i + (int)__umulhi((unsigned)i, piece_factor) * gap : i; }
 };
 
-enum { INPUT_SPAN = DECODE_THREADS * 4, NORM_TURNS = 4608 / INPUT_SPAN };
+enum { INPUT_SPAN = DECODE_THREADS * 4, NORM_TURNS = 4, TURNS_AT_ONCE = 2 }; // turns that go side by side
 
 // Elements first + t·INPUT_SPAN + 4·thread … of the input: all loads at once, and again until all are there.
 template <int TURNS>
@@ -96,74 +96,6 @@ __device__ inline void receive_turns(const InputSource &s, int first, uint4 (&v)
     } while (wrong & ROUND_BITS);
 }
 
-// Brings a phase's input into shared memory, and returns what its dot products are to be multiplied with: the RMS
-// norm's factor, or 1. Four elements a thread and turn, TURNS turns asked for at once. PIECES: it may have gaps.
-template <int TURNS, bool PIECES>
-__device__ inline float load_input(const DecodeArguments &a, const InputSource &s, const Input &x,
-                                   float *residual, float *sums) {
-    const int width = PIECES ? s.width : s.cols;
-    float squares = 0;
-    // The first turns' weights of the norm are there before the input is: they come from far.
-    float4 norms[NORM_TURNS];
-    int mine = threadIdx.x * 4;
-#pragma unroll
-    for (int t = 0; t < NORM_TURNS; t++) {
-        norms[t] = make_float4(1, 1, 1, 1);
-        if (s.norm && mine + t * INPUT_SPAN < s.cols)
-            norms[t] = __ldg((const float4 *)(s.norm + mine + t * INPUT_SPAN));
-    }
-    if (s.from)
-        await(s.counter, s.target);
-    else
-        sync_warps();
-#pragma unroll 1
-    for (int begin = 0; begin < s.cols; begin += TURNS * INPUT_SPAN) {
-        uint4 v[TURNS];
-        float4 all[TURNS];
-        int at[TURNS];
-        if (s.from) receive_turns(s, begin + mine, v);
-#pragma unroll
-        for (int t = 0; t < TURNS; t++) {
-            int i = begin + t * INPUT_SPAN + mine;
-            all[t] = make_float4(0, 0, 0, 0);
-            at[t] = width;
-            if (begin + t * INPUT_SPAN < s.cols) {
-                float4 f = all[t], w = norms[t < NORM_TURNS ? t : 0];
-                if (i < s.cols) {
-                    f = s.from ? carried_4(v[t]) : *(const float4 *)(residual + i);
-                    if (s.from && s.keep) *(float4 *)(residual + i) = f;
-                    if (s.norm && (begin > 0 || t >= NORM_TURNS)) w = __ldg((const float4 *)(s.norm + i));
-                }
-                if (s.norm) {
-                    squares += f.x * f.x + f.y * f.y + f.z * f.z + f.w * f.w;
-                    f = make_float4(f.x * w.x, f.y * w.y, f.z * w.z, f.w * w.w);
-                }
-                at[t] = PIECES ? s.place(i) : i;
-                if (s.floats && i < s.cols) *(float4 *)(x.floats + float_index(at[t])) = f;
-                if (s.halves) store_halves(x, f, at[t], width);
-                all[t] = f;
-            }
-        }
-        if (!s.quants) continue;
-#pragma unroll
-        for (int t = 0; t < TURNS; t += TURNS / 2)
-            if (begin + t * INPUT_SPAN < s.cols) store_quants<TURNS / 2>(x, all + t, at + t, width);
-    }
-    if (s.norm) {
-        squares = warp_sum(squares);
-        if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = squares;
-    }
-    sync_warps();
-    if (!s.norm) return 1;
-    float total = 0;
-#pragma unroll
-    for (int i = 0; i < 16; i += 4) { // zeros behind the warps'
-        float4 v = *(const float4 *)(sums + i);
-        total += v.x + v.y + v.z + v.w;
-    }
-    return rsqrtf(__fdividef(total, (float)s.cols) + a.eps);
-}
-
 // The sum over the block's warps, of which each has left its own in sums [16]; zeros behind them.
 __device__ __forceinline__ float sum_of_warps(const float *sums) {
     float total = 0;
@@ -173,6 +105,80 @@ __device__ __forceinline__ float sum_of_warps(const float *sums) {
         total += v.x + v.y + v.z + v.w;
     }
     return total;
+}
+
+// The first turns' weights of the norm, which are there before the input is: they come from far.
+__device__ __forceinline__ void ask_norms(const InputSource &s, float4 (&norms)[NORM_TURNS]) {
+    const int mine = threadIdx.x * 4;
+#pragma unroll
+    for (int t = 0; t < NORM_TURNS; t++) {
+        norms[t] = make_float4(1, 1, 1, 1);
+        if (s.norm && mine + t * INPUT_SPAN < s.cols)
+            norms[t] = __ldg((const float4 *)(s.norm + mine + t * INPUT_SPAN));
+    }
+}
+
+// What comes next to the front.
+template <class T, int N> __device__ __forceinline__ void move_up(T (&v)[N]) {
+#pragma unroll
+    for (int t = 0; t < N - TURNS_AT_ONCE; t++) v[t] = v[t + TURNS_AT_ONCE];
+}
+
+// Brings a phase's input into shared memory, and returns what its dot products are to be multiplied with: the RMS
+// norm's factor, or 1. Four elements a thread and turn, TURNS turns asked for at once. PIECES: it may have gaps. What is
+// done with them is a loop whose registers move up, not TURNS times the code: run once a phase, that takes longer to come
+// (12 cycles an instruction) than to run.
+template <int TURNS, bool PIECES>
+__device__ inline float load_input(const DecodeArguments &a, const InputSource &s, const Input &x,
+                                   float *residual, float *sums) {
+    const int width = PIECES ? s.width : s.cols, mine = threadIdx.x * 4;
+    float squares = 0;
+    float4 norms[NORM_TURNS];
+    ask_norms(s, norms);
+    if (s.from)
+        await(s.counter, s.target);
+    else
+        sync_warps();
+#pragma unroll 1
+    for (int begin = 0; begin < s.cols; begin += TURNS * INPUT_SPAN) {
+        uint4 v[TURNS];
+        if (s.from) receive_turns(s, begin + mine, v);
+        const int end = min(s.cols, begin + TURNS * INPUT_SPAN);
+#pragma unroll 1
+        for (int first = begin; first < end; first += TURNS_AT_ONCE * INPUT_SPAN) {
+            float4 all[TURNS_AT_ONCE];
+            int at[TURNS_AT_ONCE];
+#pragma unroll
+            for (int t = 0; t < TURNS_AT_ONCE; t++) {
+                const int i = first + t * INPUT_SPAN + mine;
+                float4 f = make_float4(0, 0, 0, 0), w = norms[t];
+                if (i < s.cols) {
+                    f = s.from ? carried_4(v[t]) : *(const float4 *)(residual + i);
+                    if (s.from && s.keep) *(float4 *)(residual + i) = f;
+                    if (s.norm && first >= NORM_TURNS * INPUT_SPAN) w = __ldg((const float4 *)(s.norm + i));
+                }
+                if (s.norm) {
+                    squares += f.x * f.x + f.y * f.y + f.z * f.z + f.w * f.w;
+                    f = make_float4(f.x * w.x, f.y * w.y, f.z * w.z, f.w * w.w);
+                }
+                at[t] = PIECES ? s.place(i) : i;
+                if (s.floats && i < s.cols) *(float4 *)(x.floats + float_index(at[t])) = f;
+                all[t] = f;
+            }
+            if (s.halves)
+#pragma unroll
+                for (int t = 0; t < TURNS_AT_ONCE; t++) store_halves(x, all[t], at[t], width);
+            if (s.quants) store_quants<TURNS_AT_ONCE>(x, all, at, width);
+            move_up(v);
+            move_up(norms);
+        }
+    }
+    if (s.norm) {
+        squares = warp_sum(squares);
+        if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = squares;
+    }
+    sync_warps();
+    return s.norm ? rsqrtf(__fdividef(sum_of_warps(sums), (float)s.cols) + a.eps) : 1;
 }
 
 // The same where what comes is normed before it is added: of at most TURNS turns, which stay in registers until their

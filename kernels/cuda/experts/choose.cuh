@@ -69,6 +69,7 @@ __device__ inline ExpertChoice choose_of(const Experts &e, const float *choice_b
     if (e.n_groups > 1) choose_groups<PER>(e, keys, room, room + e.n);
     float mine = 0, total = 0;
     int id = 0;
+#pragma unroll 1
     for (int j = 0; j < e.n_active; j++) {
         uint32_t own = 0;
         int place = e.n - 1;
