@@ -252,8 +252,8 @@ typedef struct DecoderShape {
     int token_size;
     const float
         *sink_scores; // host [n_layers, n_heads], owned by the caller: KvLayer.sink_scores; NULL: none
-    // How inputs of layers in DTYPE_E4M3 are rounded (kernels/fp8.h). The CPU does so everywhere; a device may keep them in
-    // 16 bits, which are finer, where it multiplies no FP8 with FP8, or has no time to win by it.
+    // How inputs of layers in DTYPE_E4M3 are rounded (kernels/fp8.h). The CPU does so, but for latents' products of heads; a
+    // device may keep them in 16 bits, which are finer, where it multiplies no FP8 with FP8 or has no time to win by it.
     Fp8Inputs fp8_inputs;
     bool orders_inputs; // a matrix has an order of columns
     int output_rows; // of the output matrix, where a backend has a part of it (kernels/shards); 0: vocab_size
