@@ -38,6 +38,6 @@ Status heads_check(const DecoderShape *s, const LayerWeights *h, Error *error);
 // ---- orders.cu: the orders in which a layer takes its inputs -----------------------------------------------------
 
 void orders_lay_out(const LayerWeights *h, Layer *layer, Arena *a);
-Status orders_upload(const LayerWeights *h, Layer *layer, Error *error);
+Status orders_upload(CudaBackend *cuda, const LayerWeights *h, Layer *layer, Error *error);
 
 #endif

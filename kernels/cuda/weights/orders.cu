@@ -24,14 +24,13 @@ void orders_lay_out(const LayerWeights *h, Layer *layer, Arena *a) {
         if (o.matrix->order) *o.to = (int32_t *)a->take((size_t)o.matrix->cols * sizeof(int32_t));
 }
 
-Status orders_upload(const LayerWeights *h, Layer *layer, Error *error) {
+Status orders_upload(CudaBackend *cuda, const LayerWeights *h, Layer *layer, Error *error) {
     OrderOf all[LAYER_ORDERS];
     Status status = STATUS_OK;
     orders_of_layer(h, layer, all);
     for (const OrderOf &o : all)
         if (*o.to && !status)
-            status = cuda_check(cudaMemcpy(*o.to, o.matrix->order, (size_t)o.matrix->cols * sizeof(int32_t),
-                                           cudaMemcpyHostToDevice),
-                                error, "an order of %lld columns", (long long)o.matrix->cols);
+            status =
+                upload_bytes(cuda, *o.to, o.matrix->order, (size_t)o.matrix->cols * sizeof(int32_t), error);
     return status;
 }

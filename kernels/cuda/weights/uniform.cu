@@ -19,23 +19,29 @@ __global__ void __launch_bounds__(128) uniform_kernel(Weight w, int *found) {
 
 enum { LINEARS = 4 };
 
-void weights_find_uniform(CudaBackend *cuda) {
-    int *found, host[LINEARS];
-    if (!cuda->shape->fp8_inputs || cudaMalloc(&found, sizeof host) != cudaSuccess) return;
-    for (Layer *l = cuda->layers; l; l = l->next) {
-        Linear *all[LINEARS] = {&l->qkv, &l->out, &l->gate_up, &l->down};
-        cudaStream_t stream = cuda->device.stream;
-        cudaMemsetAsync(found, 0xff, sizeof host, stream);
-        for (int i = 0; i < LINEARS && !l->router; i++) {
-            const Weight *w = &all[i]->part[0];
-            if (w->format == FORMAT_E4M3 && all[i]->n_parts == 1)
-                uniform_kernel<<<(unsigned)w->rows, 128, 0, stream>>>(*w, found + i);
-        }
-        // What fails leaves inputs in 16 bits.
-        if (cudaMemcpyAsync(host, found, sizeof host, cudaMemcpyDeviceToHost, stream) != cudaSuccess ||
-            cudaStreamSynchronize(stream) != cudaSuccess)
-            break;
-        for (int i = 0; i < LINEARS; i++) all[i]->part[0].uniform = host[i];
+// Of one layer, by memory for its answers. False: the device failed, which leaves inputs in 16 bits.
+static bool find_uniform(CudaBackend *cuda, Layer *l, int *found) {
+    int host[LINEARS];
+    Linear *all[LINEARS] = {&l->qkv, &l->out, &l->gate_up, &l->down};
+    cudaStream_t stream = cuda->device.stream;
+    cudaMemsetAsync(found, 0xff, sizeof host, stream);
+    for (int i = 0; i < LINEARS && !l->router; i++) {
+        const Weight *w = &all[i]->part[0];
+        if (w->format == FORMAT_E4M3 && all[i]->n_parts == 1)
+            uniform_kernel<<<(unsigned)w->rows, 128, 0, stream>>>(*w, found + i);
     }
+    if (cudaMemcpyAsync(host, found, sizeof host, cudaMemcpyDeviceToHost, stream) != cudaSuccess ||
+        cudaStreamSynchronize(stream) != cudaSuccess)
+        return false;
+    for (int i = 0; i < LINEARS; i++) all[i]->part[0].uniform = host[i];
+    return true;
+}
+
+void weights_find_uniform(CudaBackend *cuda, Layer *layer) {
+    int *found;
+    if (!cuda->shape->fp8_inputs || cudaMalloc(&found, LINEARS * sizeof *found) != cudaSuccess) return;
+    if (layer) find_uniform(cuda, layer, found);
+    for (Layer *l = layer ? NULL : cuda->layers; l; l = l->next)
+        if (!find_uniform(cuda, l, found)) break;
     cudaFree(found);
 }

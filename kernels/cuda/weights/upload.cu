@@ -23,12 +23,14 @@ struct Upload {
     cudaStream_t streams[STAGES];
     cudaEvent_t event; // of upload_follow() and upload_precede()
     int next;
-    bool busy; // something may be on its way
+    bool busy;    // something may be on its way
+    bool settled; // a step has begun since layers were loaded
 };
 
 void cuda_end_upload(CudaBackend *cuda) {
     Upload *u = cuda->upload;
     if (!u) return;
+    const bool settled = u->settled;
     for (cudaStream_t stream : u->streams)
         if (stream) {
             cudaStreamSynchronize(stream);
@@ -39,7 +41,7 @@ void cuda_end_upload(CudaBackend *cuda) {
     threads_close(u->threads);
     free(u);
     cuda->upload = NULL;
-    weights_find_uniform(cuda);
+    if (!settled) weights_find_uniform(cuda, NULL);
 }
 
 Status upload_begin(CudaBackend *cuda, Error *error) {
@@ -84,11 +86,22 @@ Status upload_precede(CudaBackend *cuda, Error *error) {
     return cuda_check(code, error, "steps behind loading");
 }
 
+Status upload_bytes(CudaBackend *cuda, void *to, const void *from, size_t bytes, Error *error) {
+    Upload *u = cuda->upload;
+    return cuda_check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, u->streams[u->next]), error,
+                      "loading %zu bytes", bytes);
+}
+
 Status cuda_settle_upload(CudaBackend *cuda, Error *error) {
     if (!cuda->upload) return STATUS_OK;
-    if (cuda->visit) return cuda->upload->busy ? upload_precede(cuda, error) : STATUS_OK;
-    cuda_end_upload(cuda);
-    return STATUS_OK;
+    if (!cuda->visit) {
+        cuda_end_upload(cuda);
+        return STATUS_OK;
+    }
+    Status status = cuda->upload->busy ? upload_precede(cuda, error) : STATUS_OK;
+    if (!status && !cuda->upload->settled) weights_find_uniform(cuda, NULL);
+    cuda->upload->settled = true;
+    return status;
 }
 
 // ---- matrices --------------------------------------------------------------------------------------------------

@@ -36,7 +36,10 @@ size_t layer_bytes(const DecoderShape *shape, const LayerWeights *host);
 Status layer_check(const DecoderShape *shape, const LayerWeights *host, Error *error);
 Status layer_load(CudaBackend *cuda, const LayerWeights *host, char *memory, Layer *layer, Error *error);
 
-// uniform.cu: finds Weight.uniform of all layers that were loaded, where inputs of FP8 are rounded.
-void weights_find_uniform(CudaBackend *cuda);
+// Copies bytes of any host memory on their way with the others.
+Status upload_bytes(CudaBackend *cuda, void *to, const void *from, size_t bytes, Error *error);
+
+// uniform.cu: finds Weight.uniform of a layer, NULL: of all that were loaded, where inputs of FP8 are rounded.
+void weights_find_uniform(CudaBackend *cuda, Layer *layer);
 
 #endif

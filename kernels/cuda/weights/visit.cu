@@ -62,8 +62,10 @@ static Status visit_load(Backend *backend, const LayerWeights *host, Layer **lay
     if (!status) status = layer_load(cuda, host, visit->memory, &visit->layer, error);
     cuda->random_weights = made_up;
     if (!status) status = upload_precede(cuda, error);
-    if (!status) *layer = &visit->layer;
-    return status;
+    if (status) return status;
+    weights_find_uniform(cuda, &visit->layer);
+    *layer = &visit->layer;
+    return STATUS_OK;
 }
 
 static Status visit_copy(Backend *backend, const HostRows *r, Error *error) {

@@ -190,7 +190,7 @@ static Status upload_layer(CudaBackend *cuda, const LayerWeights *h, Layer *laye
     Vector vectors[LAYER_VECTORS];
     vectors_of_layer(s, h, layer, vectors);
     status = upload_each(cuda, vectors, LAYER_VECTORS, error);
-    if (!status) status = orders_upload(h, layer, error);
+    if (!status) status = orders_upload(cuda, h, layer, error);
     if (!status) status = heads_upload(cuda, h, layer, error);
     if (!status) status = upload_rows(cuda, &h->wo, &layer->out.part[0], 0, 1, error);
     if (!status) status = upload_gate_up(cuda, &h->w_gate, &h->w_up, &layer->gate_up.part[0], error);
