@@ -104,11 +104,22 @@ static int check_borders(const char *root, const char *name, const char *device,
 static void every_border_of_small_models(void **state) {
     (void)state;
     static const char *const MODELS[][2] = {
-        {GOLDEN_MODELS, "llama"},       {GOLDEN_MODELS, "qwen2"},       {GOLDEN_MODELS, "mistral"},
-        {GOLDEN_MODELS, "qwen3"},       {GOLDEN_ARCHITECTURES, "opt"},  {GOLDEN_ARCHITECTURES, "bloom"},
-        {GOLDEN_ARCHITECTURES, "mpt"},  {GOLDEN_ARCHITECTURES, "gptj"}, {GOLDEN_EXPERTS, "mixtral"},
-        {GOLDEN_EXPERTS, "gpt_oss"},    {GOLDEN_EXPERTS, "llama4"},     {GOLDEN_LATENT, "deepseek_v2"},
-        {GOLDEN_LATENT, "deepseek_v3"}, {GOLDEN_ARCHITECTURES, "phi3"},
+        {GOLDEN_MODELS, "llama"},
+        {GOLDEN_MODELS, "qwen2"},
+        {GOLDEN_MODELS, "mistral"},
+        {GOLDEN_MODELS, "qwen3"},
+        {GOLDEN_ARCHITECTURES, "opt"},
+        {GOLDEN_ARCHITECTURES, "bloom"},
+        {GOLDEN_ARCHITECTURES, "mpt"},
+        {GOLDEN_ARCHITECTURES, "gptj"},
+        {GOLDEN_EXPERTS, "mixtral"},
+        {GOLDEN_EXPERTS, "gpt_oss"},
+        {GOLDEN_EXPERTS, "llama4"},
+        {GOLDEN_LATENT, "deepseek_v2"},
+        {GOLDEN_LATENT, "deepseek_v3"},
+        {GOLDEN_ARCHITECTURES, "phi3"},
+        {GOLDEN "/quantized", "gptq-act-order"},
+        {GOLDEN "/quantized", "fp8-block"},
     };
     int borders = 0;
     for (size_t i = 0; i < sizeof MODELS / sizeof *MODELS; i++) {

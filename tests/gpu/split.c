@@ -113,6 +113,8 @@ static void test_models(const char *root, Report *report) {
         {"experts", "llama4", "llama4"},
         {"latent", "deepseek_v2", "deepseek_v2"},
         {"latent", "deepseek_v3", "deepseek_v3"},
+        {"quantized", "gptq-act-order", "gptq-act-order"},
+        {"quantized", "fp8-block", "fp8-block"},
     };
     static const DType TYPES[] = {DTYPE_F32, DTYPE_F16};
     for (size_t i = 0; i <= sizeof MODELS / sizeof *MODELS; i++) {
