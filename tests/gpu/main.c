@@ -217,9 +217,10 @@ static void test_decode(Run *r, int index, int position) {
         if (status == STATUS_UNSUPPORTED) return;
         must(status, &error);
         // Quantised weights meet activations of 8 bits here.
-        bool integers = quant_is_type(c->type) || c->type == DTYPE_NF4 || c->type == DTYPE_W8;
+        bool integers = quant_is_type(c->type) || (c->expert_type && quant_is_type(c->expert_type)) ||
+                        c->type == DTYPE_NF4 || c->type == DTYPE_W8;
         double bound = integers ? 6e-2 : c->type == DTYPE_F32 && c->kv == DTYPE_F32 ? 1e-4 : 4e-3;
-        if (c->type == DTYPE_BF16) bound = 1.5e-2;
+        if (c->type == DTYPE_BF16 && !integers) bound = 1.5e-2;
         if (c->kv == DTYPE_INT4) bound += 3e-2; // a key rounded to its other neighbour
         if (c->type == DTYPE_E4M3 && c->kv == DTYPE_INT8) bound = halves_beside_int8();
         if (!b->several) compare_decode_bases(b, &decode, c->name, bound);
