@@ -264,8 +264,8 @@ typedef struct AttendCase {
     int window;              // the attention window; 0: none; below 0: chunks
     size_t n_slots;          // the most of a sequence
     uint32_t page_size;
-    bool octets;         // the cache's strides are multiples of 8 elements
-    bool whole_pieces;   // its rows, strides and beginnings are multiples of 16 bytes
+    bool octets;       // the cache's strides are multiples of 8 elements
+    bool whole_pieces; // its rows, strides and beginnings are multiples of 16 bytes
 #define ATTEND_TILE_KEYS(head_dim) ((head_dim) <= 128 ? ATTEND_KEYS : ATTEND_KEYS / 2)
     int scale_group;     // elements of a scale, where the cache has scales
     size_t halves_bytes; // scratch for a cache in f16 that there is
