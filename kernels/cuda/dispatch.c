@@ -193,10 +193,9 @@ LinearWay dispatch_linear(const Card *card, const GemmCase *g) {
 
 static GemmKernel flat_or_separate(const Card *card, const GemmCase *g) {
     if (g->epilogue != EPILOGUE_HEADS) return GEMM_FLAT;
-    return heads_in_registers(g) && g->n_parts == 1 &&
-                   dispatch_flat(card, g->operand, g->format) == FLAT_WGMMA
-               ? GEMM_FLAT
-               : GEMM_SEPARATE;
+    const FlatKernel flat = dispatch_flat(card, g->operand, g->format);
+    const bool whole = g->format == FORMAT_W8 ? flat == FLAT_WGMMA : flat != FLAT_PLAIN;
+    return heads_in_registers(g) && g->n_parts == 1 && whole ? GEMM_FLAT : GEMM_SEPARATE;
 }
 
 static GemmKernel gemm_unpacked(const GemmCase *g) {
@@ -338,6 +337,16 @@ AttendKernel dispatch_attend(const Card *card, const AttendCase *a) {
 ExpertsWay dispatch_experts(StepKind kind, int n_tokens) {
     bool few = kind == STEP_DECODING || (kind == STEP_ANY && n_tokens <= EXPERTS_ROWS_MOST);
     return few ? EXPERTS_ROWS : EXPERTS_GROUPED;
+}
+
+static bool tiles_take(DType operand, Format format) {
+    return format == format_of_operand(operand) ||
+           (format >= FORMAT_Q8 && format != FORMAT_W8 && operand == DTYPE_F16);
+}
+
+bool dispatch_experts_by_mma(const Card *card, const ExpertsCase *e) {
+    return !has_wgmma(card) && is_16_bit(e->operand) && e->hidden % 8 == 0 && e->size % 8 == 0 &&
+           tiles_take(e->operand, e->gate_up) && tiles_take(e->operand, e->down);
 }
 
 // ---- splits ------------------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@
 //   ANY, GEMV way: any other                                              GEMV
 //   DECODING; ANY, flat way:
 //             heads           plain heads of 64 or 128, one matrix of
-//                             those that flat GEMMs take by wgmma         flat
+//                             those that flat GEMMs take by wgmma or mma  flat
 //             heads           else                                        separate: store, then dispatch_heads
 //             any other                                                   flat
 //   ANY, library's way:
@@ -29,11 +29,11 @@
 //             gated           gates, 16 bit, sm_90,
 //                             three quarters of the tiles' time of use    tile
 //             heads, gated, activated: else                               separate
-//             store, float, add                                           library (cuBLASLt)
+//             store, sums, float, add                                     library (cuBLASLt)
 //   READING   heads, gated    as ANY, of use or not                       tile, else separate
 //   READING   add             16 bit, sm_90, multiples of 8               tile, else library
 //   READING   float           (logits)                                    flat
-//   READING   store                                                       library, the algorithm of 1,024 rows
+//   READING   store, sums                                                 library, the algorithm of 1,024 rows
 //   ANY, READING  all parts in quantised formats, operand f16, sm_90: unpack for what is tile or library above, of use
 //             or not
 // with E4M3 whose inputs are rounded too (kernels/fp8.h), sm_90, rows of x for which it would be unpack above, but for
@@ -68,8 +68,8 @@
 //
 // Layers of experts (dispatch_experts), whose rows' bits must not tell where a prompt was cut or who decodes beside:
 //   rows         DECODING (and with it every graph); ANY, up to 4 tokens
-//   grouped      everything else: tiles for all experts at once on sm_90, silu, W of a 16-bit operand's
-//                type, no biases; else a GEMM for each
+//   grouped      everything else: tiles for all experts at once, on sm_90 by wgmma (experts/grouped.cu), on other cards
+//                by mma: W of a 16-bit operand's type, and quantised ones with operands in f16; else a GEMM for each
 // The persistent kernel takes a model's one token where all layers have up to 256 experts and none for all tokens.
 //
 // Heads that follow a stored qkv (dispatch_heads):
@@ -144,6 +144,7 @@ typedef enum GemmEpilogue {
     EPILOGUE_GATED, // y [n, rows / 2] = activation(gate) · up, rows gate 0, up 0, gate 1, …, in the operand type
     EPILOGUE_ACTIVATE, // y = activation(sum + bias), in the operand type
     EPILOGUE_HEADS, // y [n, n_heads·head_dim] = queries, in the operand type; keys and values to their slots
+    EPILOGUE_SUMS, // STORE in float32, for a kernel that goes on with them: they are rounded once, at its end
 } GemmEpilogue;
 
 typedef struct GemmCase {
@@ -216,6 +217,16 @@ typedef enum ExpertsWay { EXPERTS_ROWS, EXPERTS_GROUPED } ExpertsWay;
 enum { EXPERTS_ROWS_MOST = 4 };
 ExpertsWay dispatch_experts(StepKind kind, int n_tokens);
 
+// Whether their GEMMs are tiles of all of them by mma, of EXPERT_TILE_PAIRS pairs of a token and an expert
+// (experts/tiles.cuh). Hopper has tiles of its own (experts/grouped.cu).
+enum { EXPERT_TILE_PAIRS = 128 };
+typedef struct ExpertsCase {
+    DType operand; // of pairs and g
+    Format gate_up, down;
+    int hidden, size; // columns of the two
+} ExpertsCase;
+bool dispatch_experts_by_mma(const Card *card, const ExpertsCase *experts);
+
 // Products of heads with matrices of their own (latent/products.cu): tokens that GEMVs take, and elements that these do.
 enum { HEAD_PRODUCT_FEW = 16, HEAD_PRODUCT_COLS = 1536 };
 
@@ -246,6 +257,7 @@ enum {
     (2 * ((16 + 2 * 32) * (ATTEND_LATENT_ROW + 8) + 16 * (32 + 8)) + (size_t)ATTEND_LATENT_STATIC)
 // Bytes of shared memory that the kernels declare, without what grows with the slots.
 #define ATTEND_WGMMA_BYTES(head_dim) (1280 * (size_t)(head_dim) + 2048)
+#define ATTEND_TILE_KEYS(head_dim) ((head_dim) <= 128 ? ATTEND_KEYS : ATTEND_KEYS / 2)
 #define ATTEND_TILE_BYTES(head_dim)                                                                          \
     (4 * ATTEND_TILE_KEYS(head_dim) * ((size_t)(head_dim) + 8) * 2 + 2 * ATTEND_TILE_KEYS(head_dim) * 4 +    \
      ATTEND_ROWS * 4)
@@ -264,9 +276,8 @@ typedef struct AttendCase {
     int window;              // the attention window; 0: none; below 0: chunks
     size_t n_slots;          // the most of a sequence
     uint32_t page_size;
-    bool octets;       // the cache's strides are multiples of 8 elements
-    bool whole_pieces; // its rows, strides and beginnings are multiples of 16 bytes
-#define ATTEND_TILE_KEYS(head_dim) ((head_dim) <= 128 ? ATTEND_KEYS : ATTEND_KEYS / 2)
+    bool octets;         // the cache's strides are multiples of 8 elements
+    bool whole_pieces;   // its rows, strides and beginnings are multiples of 16 bytes
     int scale_group;     // elements of a scale, where the cache has scales
     size_t halves_bytes; // scratch for a cache in f16 that there is
     size_t halves_want;  // and that this one takes

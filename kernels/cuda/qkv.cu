@@ -19,15 +19,15 @@ __device__ inline void layer_norm_head(const float *weight, float sum, float eps
 }
 
 // A warp brings a head of a token to v [dim], in shared memory: bias, norm, RoPE (for a value only a norm of its own).
-template <class T>
-__device__ inline void finish_head(const HeadArguments &a, const T *in, int token, int head, float *v,
+template <class Sum>
+__device__ inline void finish_head(const HeadArguments &a, const Sum *in, int token, int head, float *v,
                                    int dim) {
     int lane = threadIdx.x % 32;
     bool is_q = head < a.n_heads, is_value = head >= a.n_heads + a.n_kv_heads;
     const float *norm = is_q ? a.q_norm : is_value ? a.v_norm : a.k_norm;
     float sum = 0, plain = 0;
     for (int i = lane * 2; i < dim; i += 64) {
-        Pair<T> p = *(const Pair<T> *)(in + i);
+        Pair<Sum> p = *(const Pair<Sum> *)(in + i);
         float2 f = make_float2(to_float(p.v[0]), to_float(p.v[1]));
         if (a.bias) f.x += a.bias[head * dim + i], f.y += a.bias[head * dim + i + 1];
         sum += f.x * f.x + f.y * f.y, plain += f.x + f.y;
@@ -81,8 +81,8 @@ __device__ inline void store_keys(const KvLayer &kv, int kv_head, const float *f
 // the same head, whose feedback they share. Several tokens: their keys are rounded together, with fewer lanes for each.
 // DIM: the head size, 0: any. Grid: [n_tokens / (4·TOKENS), all heads], block: 128 threads, shared memory: the
 // feedback, 4·TOKENS rows of store_row().
-template <class T, int TOKENS, int DIM>
-__global__ void __launch_bounds__(128) heads_kernel(HeadArguments a, const T *wide, T *q) {
+template <class T, class Sum, int TOKENS, int DIM>
+__global__ void __launch_bounds__(128) heads_kernel(HeadArguments a, const Sum *wide, T *q) {
     extern __shared__ __align__(16) float shared[];
     int dim = DIM ? DIM : a.head_dim, stride = row_floats(dim), all = a.n_heads + 2 * a.n_kv_heads,
         head = blockIdx.y;
@@ -121,21 +121,21 @@ __global__ void __launch_bounds__(128) heads_kernel(HeadArguments a, const T *wi
 // neighbouring pairs a lane; the rope's values serve eight heads. Grid: [n_tokens, all heads / 8 / heads of a block],
 // block: 128.
 enum { HEADS_AT_ONCE = 8 };
-template <class T, int DIM>
-__global__ void __launch_bounds__(128) whole_heads_kernel(HeadArguments a, const T *wide, T *q) {
+template <class T, class Sum, int DIM>
+__global__ void __launch_bounds__(128) whole_heads_kernel(HeadArguments a, const Sum *wide, T *q) {
     constexpr int LANES = DIM / 4, HALF = DIM / 2;
     int token = blockIdx.x, i = threadIdx.x % LANES * 2, all = a.n_heads + 2 * a.n_kv_heads;
     int first = (blockIdx.y * (128 / LANES) + threadIdx.x / LANES) * HEADS_AT_ONCE;
     let_next_begin();
     kernels_before();
     float4 turn = *(const float4 *)(a.rope + (int64_t)token * HALF + i);
-    const T *in = wide + (int64_t)token * all * DIM + i;
-    Pair<T> low[HEADS_AT_ONCE], high[HEADS_AT_ONCE];
+    const Sum *in = wide + (int64_t)token * all * DIM + i;
+    Pair<Sum> low[HEADS_AT_ONCE], high[HEADS_AT_ONCE];
 #pragma unroll
     for (int h = 0; h < HEADS_AT_ONCE; h++) {
         if (first + h >= all) continue;
-        low[h] = *(const Pair<T> *)(in + (first + h) * DIM);
-        high[h] = *(const Pair<T> *)(in + (first + h) * DIM + HALF);
+        low[h] = *(const Pair<Sum> *)(in + (first + h) * DIM);
+        high[h] = *(const Pair<Sum> *)(in + (first + h) * DIM + HALF);
     }
     bool stored = a.slots[token] >= 0;
     int64_t slot = (int64_t)a.slots[token] * a.kv.slot_stride + i;
@@ -170,49 +170,49 @@ __global__ void __launch_bounds__(128) whole_heads_kernel(HeadArguments a, const
     }
 }
 
-template <class T, int DIM>
+template <class T, class Sum, int DIM>
 static cudaError_t launch_whole_heads(const CudaBackend *cuda, const HeadArguments &a, T *q) {
     int each = HEADS_AT_ONCE * 128 / (DIM / 4), all = a.n_heads + 2 * a.n_kv_heads;
     dim3 grid(cuda->step.n_tokens, (all + each - 1) / each);
-    return launch_dependent(cuda, whole_heads_kernel<T, DIM>, grid, 128, 0, a, (const T *)cuda->scratch.wide,
-                            q);
+    return launch_dependent(cuda, whole_heads_kernel<T, Sum, DIM>, grid, 128, 0, a,
+                            (const Sum *)cuda->scratch.wide, q);
 }
 
-template <class T, int TOKENS, int DIM>
+template <class T, class Sum, int TOKENS, int DIM>
 static cudaError_t launch_any_heads(const CudaBackend *cuda, const HeadArguments &a, T *q) {
-    auto kernel = heads_kernel<T, TOKENS, DIM>;
+    auto kernel = heads_kernel<T, Sum, TOKENS, DIM>;
     dim3 grid((a.n_tokens + 4 * TOKENS - 1) / (4 * TOKENS), a.n_heads + 2 * a.n_kv_heads);
     size_t floats =
         (a.kv.key_feedback ? feedback_floats(a.head_dim) : 0) + 4 * TOKENS * row_floats(a.head_dim);
     cudaError_t code = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                             (int)(floats * sizeof(float)));
     if (code != cudaSuccess) return code;
-    return launch_dependent(cuda, kernel, grid, 128, floats * sizeof(float), a, (const T *)cuda->scratch.wide,
-                            q);
+    return launch_dependent(cuda, kernel, grid, 128, floats * sizeof(float), a,
+                            (const Sum *)cuda->scratch.wide, q);
 }
 
-template <class T>
+template <class T, class Sum>
 static cudaError_t launch_heads(const CudaBackend *cuda, HeadsKernel kernel, const HeadArguments &a, T *q) {
     switch (kernel) {
     case HEADS_WHOLE:
-        return a.head_dim == 128 ? launch_whole_heads<T, 128>(cuda, a, q)
-                                 : launch_whole_heads<T, 64>(cuda, a, q);
+        return a.head_dim == 128 ? launch_whole_heads<T, Sum, 128>(cuda, a, q)
+                                 : launch_whole_heads<T, Sum, 64>(cuda, a, q);
     case HEADS_TOGETHER: // a row of feedback is read once for several tokens
-        return a.head_dim == 128 ? launch_any_heads<T, HEADS_TOGETHER_TOKENS, 128>(cuda, a, q)
-                                 : launch_any_heads<T, HEADS_TOGETHER_TOKENS, 0>(cuda, a, q);
+        return a.head_dim == 128 ? launch_any_heads<T, Sum, HEADS_TOGETHER_TOKENS, 128>(cuda, a, q)
+                                 : launch_any_heads<T, Sum, HEADS_TOGETHER_TOKENS, 0>(cuda, a, q);
     default:
-        return a.head_dim == 128 ? launch_any_heads<T, 1, 128>(cuda, a, q)
-                                 : launch_any_heads<T, 1, 0>(cuda, a, q);
+        return a.head_dim == 128 ? launch_any_heads<T, Sum, 1, 128>(cuda, a, q)
+                                 : launch_any_heads<T, Sum, 1, 0>(cuda, a, q);
     }
 }
 
 // 1 / root mean square of a token's heads of q, and of those of k, with their bias. Grid: [n_tokens, 2], block: 256.
-template <class T>
-__global__ void __launch_bounds__(256) row_scales_kernel(HeadArguments a, const T *wide, float *scales) {
+template <class Sum>
+__global__ void __launch_bounds__(256) row_scales_kernel(HeadArguments a, const Sum *wide, float *scales) {
     __shared__ float sums[8];
     const int first = blockIdx.y ? a.n_heads * a.head_dim : 0,
               n = (blockIdx.y ? a.n_kv_heads : a.n_heads) * a.head_dim;
-    const T *row = wide + (int64_t)blockIdx.x * (a.n_heads + 2 * a.n_kv_heads) * a.head_dim + first;
+    const Sum *row = wide + (int64_t)blockIdx.x * (a.n_heads + 2 * a.n_kv_heads) * a.head_dim + first;
     float sum = 0;
     let_next_begin();
     kernels_before();
@@ -224,25 +224,37 @@ __global__ void __launch_bounds__(256) row_scales_kernel(HeadArguments a, const 
     if (threadIdx.x == 0) scales[2 * blockIdx.x + blockIdx.y] = rsqrtf(sum / n + a.eps);
 }
 
-// Where norms are of whole rows.
-static cudaError_t scale_rows(const CudaBackend *cuda, HeadArguments *a) {
-    cudaError_t code;
-    float2 *scales = cuda->scratch.row_scales;
-    WITH_OPERAND(cuda, (code = launch_dependent(cuda, row_scales_kernel<T>, dim3(a->n_tokens, 2), 256, 0, *a,
-                                                (const T *)cuda->scratch.wide, (float *)scales)));
-    a->row_scales = scales;
-    return code;
+// Whether the GEMM stores its sums as they are. Of bf16 eight bits are left: rounded before RoPE as well as behind it,
+// queries and keys are as far from float32 as everything else of a layer together.
+static bool stores_sums(const CudaBackend *cuda, const Layer *layer) {
+    return cuda->operand == DTYPE_BF16 && !linear_is_w8(&layer->qkv);
 }
 
-// From what the GEMM has stored in cuda->scratch.wide.
-static Status finish_heads(CudaBackend *cuda, HeadArguments a, bool by_row, void *q, Error *error) {
+// From what the GEMM has stored in cuda->scratch.wide, in `Sum`; by_row: norms are of whole rows.
+template <class T, class Sum>
+static cudaError_t finish_sums(const CudaBackend *cuda, HeadsKernel kernel, HeadArguments a, bool by_row,
+                               T *q) {
+    float2 *scales = cuda->scratch.row_scales;
+    cudaError_t code = cudaSuccess;
+    if (by_row)
+        code = launch_dependent(cuda, row_scales_kernel<Sum>, dim3(a.n_tokens, 2), 256, 0, a,
+                                (const Sum *)cuda->scratch.wide, (float *)scales);
+    if (by_row) a.row_scales = scales;
+    return code == cudaSuccess ? launch_heads<T, Sum>(cuda, kernel, a, q) : code;
+}
+
+static Status finish_heads(CudaBackend *cuda, const HeadArguments &a, const Layer *layer, void *q,
+                           Error *error) {
     HeadsCase c = {cuda->step.kind, a.n_tokens, a.head_dim, plain_heads(a),
                    a.kv.key_feedback && feeds_back_in_quads(a.kv, a.head_dim)};
     HeadsKernel kernel = dispatch_heads(&c);
+    const bool by_row = layer->row_norms;
     cudaError_t code;
     cuda->step.chosen.heads = dispatch_heads_name(kernel);
-    code = by_row ? scale_rows(cuda, &a) : cudaSuccess;
-    if (code == cudaSuccess) WITH_OPERAND(cuda, (code = launch_heads<T>(cuda, kernel, a, (T *)q)));
+    if (stores_sums(cuda, layer))
+        code = finish_sums<__nv_bfloat16, float>(cuda, kernel, a, by_row, (__nv_bfloat16 *)q);
+    else
+        WITH_OPERAND(cuda, (code = finish_sums<T, T>(cuda, kernel, a, by_row, (T *)q)));
     return cuda_check(code, error, "[%d, %d heads of %d]", a.n_tokens, a.n_heads + 2 * a.n_kv_heads,
                       a.head_dim);
 }
@@ -281,9 +293,10 @@ Status cuda_qkv(Backend *backend, const Layer *layer, const void *x, const KvLay
     if (!status) status = gemm_take_norm(cuda, &gemm, (const float *)x, NULL, layer->attn_norm, error);
     if (!status) status = cuda_gemm(cuda, &gemm, error);
     if (status == STATUS_UNSUPPORTED) {
-        gemm.epilogue = EPILOGUE_STORE, gemm.y = cuda->scratch.wide, gemm.heads = NULL;
+        gemm.epilogue = stores_sums(cuda, layer) ? EPILOGUE_SUMS : EPILOGUE_STORE;
+        gemm.y = cuda->scratch.wide, gemm.heads = NULL;
         status = cuda_gemm(cuda, &gemm, error);
-        if (!status) status = finish_heads(cuda, a, layer->row_norms, q, error);
+        if (!status) status = finish_heads(cuda, a, layer, q, error);
     }
     return status ? error_prefix(error, "qkv: ") : STATUS_OK;
 }

@@ -91,8 +91,8 @@ static void gemms_take_the_kernel_of_their_kind(void **state) {
         GemmKernel kernel;
     } CASES[] = {
         {STEP_DECODING, EPILOGUE_HEADS, 8, &HOPPER, GEMM_FLAT},
-        {STEP_DECODING, EPILOGUE_HEADS, 8, &AMPERE, GEMM_SEPARATE},
-        {STEP_DECODING, EPILOGUE_HEADS, 8, &PORTABLE, GEMM_SEPARATE},
+        {STEP_DECODING, EPILOGUE_HEADS, 8, &AMPERE, GEMM_FLAT},
+        {STEP_DECODING, EPILOGUE_HEADS, 8, &PORTABLE, GEMM_FLAT},
         {STEP_DECODING, EPILOGUE_STORE, 8, &AMPERE, GEMM_FLAT},
         {STEP_DECODING, EPILOGUE_GATED, 200, &ADA, GEMM_FLAT},
         {STEP_DECODING, EPILOGUE_ACTIVATE, 1, &HOPPER, GEMM_FLAT},
@@ -114,6 +114,9 @@ static void gemms_take_the_kernel_of_their_kind(void **state) {
         {STEP_READING, EPILOGUE_ADD, 16, &AMPERE, GEMM_LIBRARY},
         {STEP_READING, EPILOGUE_STORE, 16, &HOPPER, GEMM_LIBRARY},
         {STEP_READING, EPILOGUE_FLOAT, 1, &HOPPER, GEMM_FLAT},
+        {STEP_READING, EPILOGUE_SUMS, 16, &HOPPER, GEMM_LIBRARY},
+        {STEP_ANY, EPILOGUE_SUMS, 200, &AMPERE, GEMM_LIBRARY},
+        {STEP_DECODING, EPILOGUE_SUMS, 8, &AMPERE, GEMM_FLAT},
         {STEP_ANY, EPILOGUE_FLOAT, 200, &HOPPER, GEMM_LIBRARY},
     };
     for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
@@ -547,8 +550,30 @@ static void experts_by_kind(void **state) {
     assert_int_equal(dispatch_experts(STEP_READING, 1), EXPERTS_GROUPED);
 }
 
+// Tiles of all experts by mma: weights of the operand's type, and quantised ones beside f16, on cards without wgmma.
+static void experts_in_tiles(void **state) {
+    (void)state;
+    const ExpertsCase plain = {DTYPE_BF16, FORMAT_BF16, FORMAT_BF16, 2048, 768};
+    const ExpertsCase quantised = {DTYPE_F16, FORMAT_Q4M, FORMAT_Q6, 2048, 768};
+    static const Card *const CARDS[] = {&HOPPER, &PORTABLE, &AMPERE, &ADA};
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(dispatch_experts_by_mma(CARDS[i], &plain), i > 0);
+        assert_int_equal(dispatch_experts_by_mma(CARDS[i], &quantised), i > 0);
+        ExpertsCase c = quantised;
+        c.operand = DTYPE_BF16; // it unpacks to halves
+        assert_false(dispatch_experts_by_mma(CARDS[i], &c));
+        c = plain, c.down = FORMAT_F16;
+        assert_false(dispatch_experts_by_mma(CARDS[i], &c));
+        c = plain, c.size = 772; // copies are of eight columns
+        assert_false(dispatch_experts_by_mma(CARDS[i], &c));
+        c = plain, c.operand = DTYPE_F32, c.gate_up = c.down = FORMAT_F32;
+        assert_false(dispatch_experts_by_mma(CARDS[i], &c));
+    }
+}
+
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(experts_in_tiles),
         cmocka_unit_test(experts_by_kind),
         cmocka_unit_test(steps_take_the_path_of_their_kind),
         cmocka_unit_test(decoding_kernels_go_by_head_and_length),

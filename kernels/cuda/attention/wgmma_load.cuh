@@ -8,7 +8,7 @@
 #include "kernels/cuda/device/ptx_wgmma.cuh"
 
 enum {
-    BLOCK_KEYS = 2 * KEYS,
+    BLOCK_KEYS = 2 * ATTEND_KEYS,
     STAGES = 2,
     LOADERS = 128, // threads
     MMA_THREADS = 256,

@@ -215,7 +215,7 @@ Status experts_gate_up(CudaBackend *cuda, const Layer *layer, const float *x, vo
         c.in = cuda->scratch.normed, c.g = g, c.bias = layer->b_gate, c.up_bias = layer->b_up;
         status = rows_call(cuda, layer->gate_up.part[0], &c, false, error);
     } else if (!status) {
-        status = experts_sort(cuda, experts_halved(cuda, layer), error);
+        status = experts_sort(cuda, experts_halved(cuda, layer), experts_tile_pairs(cuda, layer), error);
         if (!status)
             status = experts_tiled(cuda, layer) ? experts_tile_gate_up(cuda, layer, g, error)
                                                 : gate_up_each(cuda, layer, g, error);

@@ -22,8 +22,9 @@ struct RouteCall {
 // scratch.normed and scratch.routes: ids, weights, shared. Of experts beside a dense part scratch.normed is the router's
 // input, which nobody else takes.
 Status experts_route(CudaBackend *cuda, const RouteCall *call, Error *error);
-// scratch.routes: start, tiles, token, where; and pairs, rows of scratch.normed; halved: which are of bf16, as f16.
-Status experts_sort(CudaBackend *cuda, bool halved, Error *error);
+// scratch.routes: start, tiles of tile_pairs pairs, token, where; and pairs, rows of scratch.normed; halved: which are of
+// bf16, as f16.
+Status experts_sort(CudaBackend *cuda, bool halved, int tile_pairs, Error *error);
 
 // ---- rows_format.cu: for weights of one format each ------------------------------------------------------------
 
@@ -43,12 +44,36 @@ typedef cudaError_t ExpertRowsLaunch(const CudaBackend *cuda, const ExpertRowsCa
 template <Format FORMAT>
 cudaError_t expert_rows_launch(const CudaBackend *cuda, const ExpertRowsCall *call, bool down);
 
+// ---- tiles_format.cu: for weights of one format each -----------------------------------------------------------
+
+// Rows of x of the pairs, which stand in the order of the experts, by each one's matrix. x and y are halves, but of
+// FORMAT_BF16 bf16.
+struct ExpertTilesCall {
+    Weight w;                  // of all experts, one below the other
+    int rows, n_experts;       // rows of each
+    const int32_t *start;      // [n_experts + 1] the first pair of each
+    const int32_t *tiles;      // [n_experts + 1] its first tile of EXPERT_TILE_PAIRS pairs
+    const void *x;             // [pairs, w.cols]
+    void *y;                   // gated: [pairs, rows / 2]; else [pairs, rows]
+    bool gated;                // activation(gate + bias) · (up + other)
+    const float *bias, *other; // of gated: NULL: none; [n_experts, rows / 2]
+    Activation activation;
+};
+typedef cudaError_t ExpertTilesLaunch(const CudaBackend *cuda, const ExpertTilesCall &call);
+template <Format FORMAT>
+cudaError_t expert_tiles_launch(const CudaBackend *cuda, const ExpertTilesCall &call);
+
+// tiles.cu: the same for weights of any of them.
+Status expert_tiles_gemm(CudaBackend *cuda, const Gemm *gemm, Error *error);
+
 // ---- grouped.cu -------------------------------------------------------------------------------------------------
 
 // Whether all experts go in one launch.
 bool experts_tiled(const CudaBackend *cuda, const Layer *layer);
 // Whether pairs and g are f16 where the operand type is bf16.
 bool experts_halved(const CudaBackend *cuda, const Layer *layer);
+// Of a tile.
+int experts_tile_pairs(const CudaBackend *cuda, const Layer *layer);
 // g = activation(gate)·up of the pairs; pairs = down·g.
 Status experts_tile_gate_up(CudaBackend *cuda, const Layer *layer, void *g, Error *error);
 Status experts_tile_down(CudaBackend *cuda, const Layer *layer, const void *g, Error *error);

@@ -1,5 +1,6 @@
 // All experts' GEMMs in one launch each, by the tiles of gemm/tile_kernel.cuh or, of quantised weights, of
-// gemm/unpack_tile.cuh, which find their expert's rows of x and of W in a table on the device.
+// gemm/unpack_tile.cuh, on cards other than Hopper of tiles.cuh: they find their expert's rows of x and of W in a table
+// on the device.
 #include "kernels/cuda/experts/experts.cuh"
 #include "kernels/cuda/experts/unpacked.cuh"
 #include "kernels/cuda/gemm/tile_launch.cuh"
@@ -7,8 +8,22 @@
 enum { GROUP_COLUMNS = 256 };
 
 // Tiles of 16-bit weights have gates by SiLU or tanh's GELU, without biases; unpacked ones any gates, and operands in f16:
-// also where the operand type is bf16, if what the gates give has a bound.
-enum GroupWay { GROUPS_APART, GROUPS_TILED, GROUPS_UNPACKED };
+// also where the operand type is bf16, if what the gates give has a bound. Those by mma have whatever their weights are.
+enum GroupWay { GROUPS_APART, GROUPS_TILED, GROUPS_UNPACKED, GROUPS_BY_MMA };
+
+static bool both_grouped(const Layer *layer) {
+    return format_grouped(layer->gate_up.part[0].format) && format_grouped(layer->down.part[0].format);
+}
+
+static bool by_mma(const CudaBackend *cuda, const Layer *layer) {
+    const DecoderShape *s = cuda->shape;
+    const bool halves = s->activation == ACTIVATION_CLAMPED_SWIGLU && both_grouped(layer);
+    const ExpertsCase c = {cuda->operand == DTYPE_BF16 && halves ? DTYPE_F16 : cuda->operand,
+                           (Format)layer->gate_up.part[0].format, (Format)layer->down.part[0].format,
+                           s->hidden_size, s->experts.size};
+    return dispatch_experts_by_mma(&cuda->device.card, &c);
+}
+
 static GroupWay way_of(const CudaBackend *cuda, const Layer *layer, const Linear *w) {
     const DType type = cuda->operand;
     const int format = w->part[0].format;
@@ -16,6 +31,7 @@ static GroupWay way_of(const CudaBackend *cuda, const Layer *layer, const Linear
     const bool gated = w == &layer->gate_up,
                plain = !gated || ((activation == ACTIVATION_SILU || activation == ACTIVATION_GELU_TANH) &&
                                   !layer->b_gate && !layer->b_up);
+    if (by_mma(cuda, layer)) return GROUPS_BY_MMA;
     if (!dispatch_features(&cuda->device.card)->wgmma || type == DTYPE_F32) return GROUPS_APART;
     if (format == (type == DTYPE_BF16 ? FORMAT_BF16 : FORMAT_F16)) return plain ? GROUPS_TILED : GROUPS_APART;
     const bool halves = type == DTYPE_F16 || activation == ACTIVATION_CLAMPED_SWIGLU;
@@ -24,8 +40,13 @@ static GroupWay way_of(const CudaBackend *cuda, const Layer *layer, const Linear
 }
 
 bool experts_halved(const CudaBackend *cuda, const Layer *layer) {
+    const GroupWay way = way_of(cuda, layer, &layer->gate_up);
     return cuda->operand == DTYPE_BF16 && experts_tiled(cuda, layer) &&
-           way_of(cuda, layer, &layer->gate_up) == GROUPS_UNPACKED;
+           (way == GROUPS_UNPACKED || (way == GROUPS_BY_MMA && both_grouped(layer)));
+}
+
+int experts_tile_pairs(const CudaBackend *cuda, const Layer *layer) {
+    return by_mma(cuda, layer) ? EXPERT_TILE_PAIRS : 2 * TILE_TOKENS;
 }
 
 bool experts_tiled(const CudaBackend *cuda, const Layer *layer) {
@@ -103,11 +124,13 @@ static Status launch_groups(CudaBackend *cuda, const Linear *w, const void *x, c
 Status experts_tile_gate_up(CudaBackend *cuda, const Layer *layer, void *g, Error *error) {
     const int size = cuda->shape->experts.size;
     Status status;
-    if (way_of(cuda, layer, &layer->gate_up) == GROUPS_UNPACKED) {
+    const GroupWay way = way_of(cuda, layer, &layer->gate_up);
+    if (way == GROUPS_UNPACKED || way == GROUPS_BY_MMA) {
         Gemm gemm = {&layer->gate_up, cuda->scratch.routes.pairs,
                      cuda->step.n_tokens * cuda->shape->experts.n_active, EPILOGUE_GATED, g};
         gemm.bias = layer->b_gate, gemm.other = layer->b_up;
-        return launch_unpacked(cuda, &gemm, error);
+        return way == GROUPS_BY_MMA ? expert_tiles_gemm(cuda, &gemm, error)
+                                    : launch_unpacked(cuda, &gemm, error);
     }
     const void *x = cuda->scratch.routes.pairs;
     if (cuda->shape->activation == ACTIVATION_SILU)
@@ -124,10 +147,12 @@ Status experts_tile_gate_up(CudaBackend *cuda, const Layer *layer, void *g, Erro
 Status experts_tile_down(CudaBackend *cuda, const Layer *layer, const void *g, Error *error) {
     const int hidden = cuda->shape->hidden_size;
     Status status;
-    if (way_of(cuda, layer, &layer->down) == GROUPS_UNPACKED) {
+    const GroupWay way = way_of(cuda, layer, &layer->down);
+    if (way == GROUPS_UNPACKED || way == GROUPS_BY_MMA) {
         Gemm gemm = {&layer->down, g, cuda->step.n_tokens * cuda->shape->experts.n_active, EPILOGUE_STORE,
                      cuda->scratch.routes.pairs};
-        return launch_unpacked(cuda, &gemm, error);
+        return way == GROUPS_BY_MMA ? expert_tiles_gemm(cuda, &gemm, error)
+                                    : launch_unpacked(cuda, &gemm, error);
     }
     WITH_TYPE_16(cuda->operand, (status = launch_groups<T>(
                                      cuda, &layer->down, g,

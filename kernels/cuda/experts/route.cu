@@ -208,7 +208,7 @@ Status experts_route(CudaBackend *cuda, const RouteCall *call, Error *error) {
 
 struct SortArguments {
     CudaRoutes r;
-    int n_pairs, n_active, n;
+    int n_pairs, n_active, n, tile_pairs;
 };
 
 // start, tiles, token and where, by one block. Pairs of an expert stand in any order: none shows in another's result.
@@ -224,7 +224,7 @@ __global__ void __launch_bounds__(SORT_THREADS) sort_kernel(const __grid_constan
         int start = 0, tiles = 0;
         for (int first = 0; first < a.n; first += 32) {
             int i = first + (int)threadIdx.x, count = i < a.n ? counts[i] : 0;
-            int both = (count + 2 * TILE_TOKENS - 1) / (2 * TILE_TOKENS), sum = count, sum_tiles = both;
+            int both = (count + a.tile_pairs - 1) / a.tile_pairs, sum = count, sum_tiles = both;
             for (int o = 1; o < 32; o *= 2) {
                 int v = __shfl_up_sync(~0u, sum, o), t = __shfl_up_sync(~0u, sum_tiles, o);
                 if ((int)threadIdx.x >= o) sum += v, sum_tiles += t;
@@ -284,10 +284,11 @@ __global__ void __launch_bounds__(128)
     for (int i = threadIdx.x; i < hidden; i += 128) row[i] = from_float<T>(by * to_float(row[i]));
 }
 
-Status experts_sort(CudaBackend *cuda, bool halved, Error *error) {
+Status experts_sort(CudaBackend *cuda, bool halved, int tile_pairs, Error *error) {
     const DecoderShape *s = cuda->shape;
     const CudaRoutes *r = &cuda->scratch.routes;
-    SortArguments a = {*r, cuda->step.n_tokens * s->experts.n_active, s->experts.n_active, s->experts.n};
+    SortArguments a = {*r, cuda->step.n_tokens * s->experts.n_active, s->experts.n_active, s->experts.n,
+                       tile_pairs};
     int pieces = (int)((size_t)s->hidden_size * operand_bytes(cuda->operand) / 16);
     cudaError_t code = launch_dependent(cuda, sort_kernel, 1, SORT_THREADS, 0, a);
     if (code == cudaSuccess && halved)

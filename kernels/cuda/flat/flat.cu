@@ -83,7 +83,8 @@ FlatArguments flat_arguments(const CudaBackend *cuda, const Gemm *g, int part, i
     a.x = (const char *)g->x + (size_t)first * gemm_input_bytes(cuda, g);
     a.x_scales = g->x_scales ? g->x_scales + first : NULL;
     a.n = g->n - first < FLAT_MOST ? g->n - first : FLAT_MOST;
-    a.epilogue = g->epilogue, a.count = g->count;
+    // The kernels do the same for both.
+    a.epilogue = g->epilogue == EPILOGUE_SUMS ? EPILOGUE_FLOAT : g->epilogue, a.count = g->count;
     a.y_stride = g->epilogue == EPILOGUE_GATED ? g->w->rows / 2 : g->w->rows;
     if (g->heads) {
         a.heads = *g->heads;

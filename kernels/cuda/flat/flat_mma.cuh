@@ -1,6 +1,6 @@
-// The kernel of flat.cuh for cards other than Hopper, by mma.m16n8k16. A warp takes 16 rows of
-// W, straight from memory into registers, several steps ahead, where they become 16 bits; x comes through a ring in
-// shared memory that the block's warps share.
+// The kernel of flat.cuh for quantised weights on cards other than Hopper, by mma.m16n8k16. A warp takes 16 rows of W,
+// straight from memory into registers, several steps ahead, where they become 16 bits; x comes through a ring in shared
+// memory that the block's warps share. Weights of 16 bits: flat_copy.cuh.
 //
 // Lane l = 4·g + t holds of rows g and g + 8 four pieces of eight columns a step: which ones depends on how the
 // format's 16-byte loads lie. x is read in the same order, so that any will do.
@@ -20,62 +20,52 @@ enum { FLAT_STEP = 128 };
 template <int FORMAT> struct FlatRow {
     static constexpr bool HALVED = format_halved(FORMAT),
                           PAIRS = FORMAT == FORMAT_Q8M || FORMAT == FORMAT_Q4M;
-    static constexpr int LOADS = HALVED ? 1 : format_quantized(FORMAT) ? 2 : 4;
+    static constexpr int LOADS = HALVED ? 1 : 2;
     uint4 q[LOADS];
     uint32_t s[LOADS];      // scale, and minimum above it
     WideGroup<FORMAT> wide; // of wide codes, instead
 
     // Columns [col, col + FLAT_STEP) of a row, a multiple of FLAT_STEP; zeros beyond `cols`.
     __device__ void load(const char *row, int col, int cols, int t) {
-        if constexpr (!format_quantized(FORMAT)) {
+        constexpr int FULL = chunk_elements(FORMAT), EACH = HALVED ? 32 : 16;
+        int first = col / FULL * FULL, n = min(FULL, cols - first);
+        const char *chunk = row + (int64_t)(col / FULL) * chunk_bytes(FORMAT, FULL);
+        const char *scales = chunk + quant_bytes(FORMAT, n);
 #pragma unroll
-            for (int i = 0; i < LOADS; i++) {
-                int at = col + 32 * i + 8 * t;
-                q[i] = at < cols ? load_streaming(row + 2 * at) : make_uint4(0, 0, 0, 0);
+        for (int i = 0; i < LOADS; i++) {
+            int in = col - first + 64 * i + EACH * t;
+            bool there = in < n;
+            q[i] = make_uint4(0, 0, 0, 0);
+            if (there && FORMAT == FORMAT_Q2)
+                q[i] = packed_group<FORMAT>(chunk, n, in / 32);
+            else if (there)
+                q[i] = load_streaming(chunk + quant_bytes(FORMAT, in));
+            if constexpr (format_wide(FORMAT)) {
+                wide = WideGroup<FORMAT>{q[i], {0, 0}, 0};
+                if (there) load_rest(chunk, n, in / 32, &wide);
+                continue;
             }
-        } else {
-            constexpr int FULL = chunk_elements(FORMAT), EACH = HALVED ? 32 : 16;
-            int first = col / FULL * FULL, n = min(FULL, cols - first);
-            const char *chunk = row + (int64_t)(col / FULL) * chunk_bytes(FORMAT, FULL);
-            const char *scales = chunk + quant_bytes(FORMAT, n);
-#pragma unroll
-            for (int i = 0; i < LOADS; i++) {
-                int in = col - first + 64 * i + EACH * t;
-                bool there = in < n;
-                q[i] = make_uint4(0, 0, 0, 0);
-                if (there && FORMAT == FORMAT_Q2)
-                    q[i] = packed_group<FORMAT>(chunk, n, in / 32);
-                else if (there)
-                    q[i] = load_streaming(chunk + quant_bytes(FORMAT, in));
-                if constexpr (format_wide(FORMAT)) {
-                    wide = WideGroup<FORMAT>{q[i], {0, 0}, 0};
-                    if (there) load_rest(chunk, n, in / 32, &wide);
-                    continue;
-                }
-                if (!there || format_packed(FORMAT))
-                    s[i] = 0;
-                else if (FORMAT == FORMAT_NF4)
-                    s[i] = half_of(__ldg((const float *)scales + in / 64));
-                else if (FORMAT == FORMAT_E4M3)
-                    s[i] = e4m3_scale(__ldg((const float *)scales + in / 128));
-                else if (PAIRS)
-                    s[i] = __ldg((const uint32_t *)scales + in / 32);
-                else
-                    s[i] = __ldg((const uint16_t *)scales + in / (FORMAT == FORMAT_Q8S ? 16 : 32));
-            }
+            if (!there || format_packed(FORMAT))
+                s[i] = 0;
+            else if (FORMAT == FORMAT_NF4)
+                s[i] = half_of(__ldg((const float *)scales + in / 64));
+            else if (FORMAT == FORMAT_E4M3)
+                s[i] = e4m3_scale(__ldg((const float *)scales + in / 128));
+            else if (PAIRS)
+                s[i] = __ldg((const uint32_t *)scales + in / 32);
+            else
+                s[i] = __ldg((const uint16_t *)scales + in / (FORMAT == FORMAT_Q8S ? 16 : 32));
         }
     }
 
     // Which of the step's 16 pieces is this lane's p-th.
     __device__ static int piece(int p, int t) {
-        return HALVED ? 4 * t + p : format_quantized(FORMAT) ? p / 2 * 8 + 2 * t + p % 2 : 4 * p + t;
+        return HALVED ? 4 * t + p : p / 2 * 8 + 2 * t + p % 2;
     }
 
     // Its eight elements, in pairs of the operand type.
     __device__ void pairs(int p, uint32_t out[4]) const {
-        if constexpr (!format_quantized(FORMAT)) {
-            out[0] = q[p].x, out[1] = q[p].y, out[2] = q[p].z, out[3] = q[p].w;
-        } else if constexpr (format_packed(FORMAT) || format_wide(FORMAT)) {
+        if constexpr (format_packed(FORMAT) || format_wide(FORMAT)) {
             const uint32_t both = format_wide(FORMAT)   ? wide.scales
                                   : FORMAT == FORMAT_Q2 ? packed_scales(q[0], p / 2)
                                                         : q[0].w;
@@ -144,8 +134,7 @@ __device__ inline void mma_half(float c[4], const uint32_t *a, const uint32_t *b
 }
 
 template <int FORMAT, int TILES> struct FlatShape {
-    static constexpr int DEPTH = !format_quantized(FORMAT)            ? 2
-                                 : format_wide(FORMAT)                ? (TILES < 4 ? 3 : 2)
+    static constexpr int DEPTH = format_wide(FORMAT)                  ? (TILES < 4 ? 3 : 2)
                                  : format_halved(FORMAT) && TILES < 8 ? 4
                                  : TILES < 4                          ? 3
                                                                       : 2;
@@ -181,9 +170,13 @@ struct FlatWay {
         set_rows(a);
     }
     __device__ void set_rows(const FlatArguments &a) {
-        FlatPlace place(tile, 0, 0);
-        low = a.w.data + (int64_t)min(place.row, a.w.rows - 1) * a.w.row_bytes;
-        high = a.w.data + (int64_t)min(place.row + 8, a.w.rows - 1) * a.w.row_bytes;
+        int row = FlatPlace(tile, 0, 0).row, next = row + 8;
+        if (a.epilogue == EPILOGUE_HEADS) { // as end_heads() wants them: elements d and d + dim/2 of a head
+            const int dim = a.heads.head_dim, first = row - threadIdx.x % 32 / 4;
+            row = first / dim * dim + first % dim / 2 + threadIdx.x % 32 / 4, next = row + dim / 2;
+        }
+        low = a.w.data + (int64_t)min(row, a.w.rows - 1) * a.w.row_bytes;
+        high = a.w.data + (int64_t)min(next, a.w.rows - 1) * a.w.row_bytes;
     }
     __device__ void next(const FlatArguments &a, const FlatShare &share) {
         if (++step < share.n_steps) return;

@@ -35,7 +35,9 @@ Status cuda_gemm(CudaBackend *cuda, const Gemm *gemm, Error *error);
 
 // Of y.
 static inline DType gemm_output(const CudaBackend *cuda, const Gemm *gemm) {
-    return gemm->epilogue == EPILOGUE_FLOAT || gemm->epilogue == EPILOGUE_ADD ? DTYPE_F32 : cuda->operand;
+    const bool sums =
+        gemm->epilogue == EPILOGUE_FLOAT || gemm->epilogue == EPILOGUE_ADD || gemm->epilogue == EPILOGUE_SUMS;
+    return sums ? DTYPE_F32 : cuda->operand;
 }
 
 // How x of a GEMM of activations is rounded: as the shape says where its kernel takes FP8, else not at all.
