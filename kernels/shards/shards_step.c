@@ -208,6 +208,7 @@ static Status decode(void *context, int rank, Error *error) {
     own.layers = r->layers;
     own.kv = r->kv;
     own.logits = shards_memory_at(s, rank, d->step->logits);
+    own.buffers = NULL; // which are addresses of all; a rank that asks for none has its own
     inside = s, inside_rank = rank;
     Status status = r->backend->ops->decode(r->backend, &own, error);
     inside = NULL;
@@ -218,6 +219,7 @@ static Status decode(void *context, int rank, Error *error) {
 Status shards_decode(Backend *backend, const DecodeStep *step, Error *error) {
     Shards *s = shards_of(backend);
     Decoding decoding = {.s = s, .step = step};
+    if (step->x) return STATUS_UNSUPPORTED; // made elsewhere: not with several cards
     Status status = settled(s, error);
     if (status) return status;
     shards_take_kv(s, step->kv, s->whole->n_layers);
