@@ -8,7 +8,8 @@
 #include "kernels/cuda/device/ptx_wgmma.cuh"
 
 enum {
-    BLOCK_KEYS = 2 * ATTEND_KEYS,
+    KEYS = ATTEND_KEYS,
+    BLOCK_KEYS = 2 * KEYS,
     STAGES = 2,
     LOADERS = 128, // threads
     MMA_THREADS = 256,
