@@ -111,12 +111,15 @@ typedef struct Plane {
 
 static Status copy_run(Split *s, const Plane *p, const SlotRun *run, bool to_host, Error *error) {
     const bool heads_apart = p->slot_stride == p->head; // [heads, slots, head], else [slots, …, heads, head]
-    const int64_t first = run->first * p->slot_stride;
+    const int64_t first = run->first * p->slot_stride,
+                  elements = (heads_apart ? run->n : p->n_heads) * p->head,
+                  stride = heads_apart ? p->head_stride : p->slot_stride;
     const HostRows rows = {
         .host = (char *)p->host + dtype_row_bytes(p->type, first),
         .memory = (char *)p->guest + dtype_row_bytes(p->type, first),
-        .width = (size_t)dtype_row_bytes(p->type, (heads_apart ? run->n : p->n_heads) * p->head),
-        .pitch = (size_t)dtype_row_bytes(p->type, heads_apart ? p->head_stride : p->slot_stride),
+        .width = (size_t)dtype_row_bytes(p->type, elements),
+        // One row, all slots of an only head, may be longer than the stride that no second row uses.
+        .pitch = (size_t)dtype_row_bytes(p->type, elements > stride ? elements : stride),
         .n = (size_t)(heads_apart ? p->n_heads : run->n),
         .to_host = to_host,
     };

@@ -27,9 +27,12 @@ void test_steps_ahead(const char *root, Report *report);
 void test_snapshots(const char *root, Report *report);
 void snapshot_speed(void); // how fast, as lines on stdout
 
-// A model on the card and the CPU: logits at every border, a talk past the context, a card that is too small. Models
-// below folder `root`.
+// A model on the card and the CPU: logits at every border, a talk past the context, snapshots, rows. Models below folder
+// `root`.
 void test_splits(const char *root, Report *report);
+// Models larger than a card that PALAVER_CUDA_LIMITS makes small. What other processes take of the card counts as taken
+// by this one: they have to be none.
+void test_small_cards(Report *report);
 
 // After a fault on the device every op says STATUS_FATAL with its name and the cause. In a process of its own:
 // test_fault() starts this program again, with a last argument that leads to fault_child().

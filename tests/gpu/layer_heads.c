@@ -144,9 +144,9 @@ static void test_cache_of(const char *root, const char *name, DType type, Report
     for (int i = 0; i < 2; i++) close_heads(&sides[i]);
 }
 
-// Logits of the first case by weights in int8, read at once.
-static Status converted_logits(const char *root, const char *name, const char *device, float **logits,
-                               size_t *n, Error *error) {
+// Logits of the first case by weights of a kind, read at once.
+static Status converted_logits(const char *root, const char *name, const char *device, WeightType weights,
+                               float **logits, size_t *n, Error *error) {
     char path[500];
     GoldenSet set;
     Model *model;
@@ -159,7 +159,7 @@ static Status converted_logits(const char *root, const char *name, const char *d
                                    .n_threads = 2,
                                    .context_size = 128,
                                    .cache = cache_options(DTYPE_F16),
-                                   .weights = WEIGHTS_INT8,
+                                   .weights = weights,
                                    .chunk = 64};
     const GoldenCase *c = &set.cases[0];
     *n = (size_t)(c->n - c->from) * (size_t)c->vocab;
@@ -171,17 +171,24 @@ static Status converted_logits(const char *root, const char *name, const char *d
     return status;
 }
 
-// Converted weights are the same on both sides; the CPU's plain loops are asked.
+// Converted weights are the same on both sides; the CPU's plain loops are asked. What is rounded to 16 bits on the card
+// moves inputs across the borders of 8 bits: on the CPU a cache of 16 bits alone moves gemma4's logits by 0.073, where
+// rounding to 8 bits itself, which they are measured by, costs 0.104.
 static void test_weights_of(const char *root, const char *name, Report *report) {
-    float *logits[2] = {NULL, NULL};
+    static const struct {
+        const char *device;
+        WeightType weights;
+    } SIDES[] = {{"cpu:reference", WEIGHTS_OWN}, {"cpu:reference", WEIGHTS_INT8}, {"cuda", WEIGHTS_INT8}};
+    float *logits[3] = {NULL, NULL, NULL};
     size_t n = 0;
     Error error = {0};
     Status status = STATUS_OK;
-    for (int i = 0; i < 2 && !status; i++)
-        status = converted_logits(root, name, i ? "cuda" : "cpu:reference", &logits[i], &n, &error);
+    for (int i = 0; i < 3 && !status; i++)
+        status = converted_logits(root, name, SIDES[i].device, SIDES[i].weights, &logits[i], &n, &error);
     if (status) printf("FAILED %s\n", error.message);
-    report(name, "weights int8", status ? NAN : golden_distance(logits[1], logits[0], n), 0.05);
-    free(logits[0]), free(logits[1]);
+    report(name, "weights int8", status ? NAN : golden_distance(logits[2], logits[1], n),
+           status ? 0 : 1.5 * golden_distance(logits[1], logits[0], n));
+    for (int i = 0; i < 3; i++) free(logits[i]);
 }
 
 void test_layer_heads(const char *root, Report *report) {

@@ -6,7 +6,7 @@
 // NAME: cases whose name has it, or one of flat, rows, ways, sums, caches, sample, golden, heads, text, ahead, snapshot,
 // divided, memory, cards (two of them), fault; or attend-speed, sample-speed, snapshot-speed, which measure.
 // --part: every N-th case and group of them, from the I-th on, counted from 0, so that N processes share the work; memory,
-// which takes all that the card has, is then left out.
+// which takes all that the card has and counts what is left, is then left out.
 // Inputs are the CPU's at every op, so that errors do not add up; outputs are poisoned and have sentinels behind them.
 // One closing line: N passed, N failed.
 #include "engine/backend.h"
@@ -379,7 +379,7 @@ static void test_engine(const Ops *cuda, const Wish *w) {
     if (begins(w, "ahead")) test_steps_ahead(w->golden, report);
     if (begins(w, "snapshot")) test_snapshots(w->golden, report);
     if (begins(w, "divided")) test_splits(w->golden, report);
-    if (begins(w, "memory")) test_memory(cuda, models, report);
+    if (begins(w, "memory")) test_memory(cuda, models, report), test_small_cards(report);
     if (begins(w, "text") && w->model) test_greedy_text(w->model, report);
     if (begins(w, "cards") && cards_are_there(cuda))
         test_cards(&(CardsWish){cuda, w->golden, test_on, w->part, w->parts});

@@ -48,6 +48,15 @@ static int layers_of(const char *path) {
     return n;
 }
 
+static DType main_type_of(const char *path) {
+    Model *model = NULL;
+    Error error;
+    if (model_open(path, &model, &error)) return DTYPE_F32;
+    const DType type = model_main_type(model);
+    model_close(model);
+    return type;
+}
+
 // ---- logits -------------------------------------------------------------------------------------------------
 
 static void test_case(Engine *engine, const char *name, const GoldenCase *c, double bound, bool visits,
@@ -113,8 +122,6 @@ static void test_models(const char *root, Report *report) {
         {"experts", "llama4", "llama4"},
         {"latent", "deepseek_v2", "deepseek_v2"},
         {"latent", "deepseek_v3", "deepseek_v3"},
-        {"quantized", "gptq-act-order", "gptq-act-order"},
-        {"quantized", "fp8-block", "fp8-block"},
     };
     static const DType TYPES[] = {DTYPE_F32, DTYPE_F16};
     for (size_t i = 0; i <= sizeof MODELS / sizeof *MODELS; i++) {
@@ -174,6 +181,9 @@ static void test_talks(const char *path, Report *report) {
         DType type;
         double bound;
     } CACHES[] = {{DTYPE_F32, 1e-4}, {DTYPE_F16, 5e-3}, {DTYPE_INT8, 3e-2}};
+    // With weights of 16 bits the card rounds what it multiplies, whole and split apart: each is as far from float32 as
+    // half_error of parley-9m's golden logits says, and the talks twice as far from each other at most.
+    const double rounded = main_type_of(path) == DTYPE_F32 ? 0 : 2 * 0.012;
     const int n_layers = layers_of(path);
     for (int i = 0; i < 9; i++) {
         EngineOptions options = {
@@ -203,9 +213,9 @@ static void test_talks(const char *path, Report *report) {
             continue;
         }
         report(path, what, golden_distance(talks[1].stream, talks[0].stream, STREAM * vocab),
-               CACHES[i % 3].bound);
+               CACHES[i % 3].bound + rounded);
         report(path, what, golden_distance(talks[1].last, talks[0].last, TALK_TURNS * vocab),
-               CACHES[i % 3].bound);
+               CACHES[i % 3].bound + rounded);
         for (int split = 0; split < 2; split++) free(talks[split].stream), free(talks[split].last);
     }
 }
@@ -237,6 +247,8 @@ static double resume(const char *path, int on_device, OverflowPolicy policy, Err
     Status status = STATUS_OK;
     for (int i = 0; i < 2 && !status; i++) {
         status = open_at(path, on_device, &options, &engines[i], error);
+        if (!status)
+            split_set_visits(engines[i]->backend, 4); // not as measured, which may differ between the two
         if (!status) status = session_open(engines[i], &sessions[i], error);
         if (!status) logits[i] = calloc((size_t)engine_model(engines[i])->shape.vocab_size, sizeof(float));
     }
@@ -380,6 +392,9 @@ void test_splits(const char *root, Report *report) {
     test_many("assets/parley-9m", report);
     snprintf(path, sizeof path, "%s/experts/mixtral", root);
     test_many(path, report);
+}
+
+void test_small_cards(Report *report) {
     test_small_card(900, 8, 18, report);
     test_small_card(600, 1, 12, report);
     test_small_card(300, 0, 0, report);

@@ -81,6 +81,8 @@ static Status visit_load(Backend *backend, const LayerWeights *host, Layer **lay
 static Status visit_copy(Backend *backend, const HostRows *rows, Error *error) {
     (void)backend;
     counts.copies++;
+    if (rows->pitch < rows->width) // as CUDA has it, of one row as well
+        return error_set(error, STATUS_DEVICE, "rows of %zu bytes, %zu apart", rows->width, rows->pitch);
     for (size_t i = 0; i < rows->n; i++) {
         char *host = (char *)rows->host + i * rows->pitch, *memory = (char *)rows->memory + i * rows->pitch;
         if (!rows->to_host) {
