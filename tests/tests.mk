@@ -124,7 +124,7 @@ $(BUILD)/lint/%.tidy: % .clang-tidy tests/.clang-tidy
 	@mkdir -p $(@D); echo "  clang-tidy  $<"; \
 	set -- $(if $(filter %.cc,$<),-std=c++17,-std=c11) -I. $(DEFINES) $(call simd,$<) $(LIB_FLAGS); \
 	found=$$(clang-tidy --quiet $< -- "$$@" 2>&1) || \
-	    { echo "$$found" | grep -v '^[0-9]* warnings\? .*generated\.$$'; exit 1; }; \
+	    { echo "$$found" | grep -av '^[0-9]* warnings\? .*generated\.$$'; exit 1; }; \
 	$(CC) "$$@" -MM -MP -MT $@ -MF $(@:.tidy=.d) $< && touch $@
 format: ## clang-format in place
 	clang-format -i $(CODE)

@@ -156,7 +156,8 @@ Status model_find_architecture(ParamSource *source, Error *error) {
                 source->architecture = a;
                 return check_class(source, error);
             }
-            const bool is_named = strcmp(a->name, name) == 0 || (a->whole && strcmp(a->whole, name) == 0);
+            const bool is_named =
+                (a->name && strcmp(a->name, name) == 0) || (a->whole && strcmp(a->whole, name) == 0);
             only_folders |= is_gguf && !a->gguf && is_named;
             size_t n = strlen(known);
             const char *before = a == FAMILIES[i]->rows ? NULL : is_gguf ? a[-1].gguf : a[-1].name;
