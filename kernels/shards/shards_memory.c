@@ -1,17 +1,12 @@
 // Memory of shards: addresses that stand for memory of every rank.
+#include "kernels/base/addresses.h"
 #include "kernels/base/array.h"
 #include "kernels/shards/shards_internal.h"
 
-#include <sys/mman.h>
-
 // The area that [memory, memory + bytes) is in; NULL: it is in none.
 static ShardArea *area_of(const Shards *s, const void *memory, size_t bytes) {
-    const uintptr_t at = (uintptr_t)memory;
-    for (size_t i = 0; i < s->n_areas; i++) {
-        const uintptr_t start = (uintptr_t)s->areas[i].address;
-        if (at >= start && at - start <= s->areas[i].bytes && bytes <= s->areas[i].bytes - (at - start))
-            return &s->areas[i];
-    }
+    for (size_t i = 0; i < s->n_areas; i++)
+        if (addresses_have(s->areas[i].address, s->areas[i].bytes, memory, bytes)) return &s->areas[i];
     return NULL;
 }
 
@@ -92,7 +87,7 @@ static void free_area(Shards *s, ShardArea *area) {
     Taking taking = {s, area};
     Error none;
     crew_run(s->crew, give_back, &taking, &none);
-    munmap(area->address, area->bytes);
+    addresses_release(area->address, area->bytes);
     memset(s->kv, 0,
            (size_t)s->whole->n_layers * sizeof *s->kv); // its addresses may come again, and mean others
 }
@@ -101,10 +96,8 @@ static Status add_area(Shards *s, ShardArea area, void **memory, Error *error) {
     *memory = NULL;
     if (!array_reserve(&s->areas, sizeof *s->areas, s->n_areas, 1, &s->areas_room))
         return error_set(error, STATUS_MEMORY, "no memory for a table");
-    void *address = mmap(NULL, area.bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (address == MAP_FAILED)
-        return error_set(error, STATUS_MEMORY, "no addresses for %zu MB", area.bytes >> 20);
-    area.address = address;
+    area.address = addresses_reserve(area.bytes);
+    if (!area.address) return error_set(error, STATUS_MEMORY, "no addresses for %zu MB", area.bytes >> 20);
     Taking taking = {s, &area};
     Status status = crew_run(s->crew, take, &taking, error);
     if (status) {

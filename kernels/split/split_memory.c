@@ -1,18 +1,14 @@
 // Memory of a split: addresses that stand for memory of two backends.
+#include "kernels/base/addresses.h"
 #include "kernels/base/array.h"
 #include "kernels/split/split_internal.h"
 
 #include <stdint.h>
-#include <sys/mman.h>
 
 // The area that [memory, memory + bytes) is in; NULL: it is in none.
 static SplitArea *area_of(const Split *s, const void *memory, size_t bytes) {
-    const uintptr_t at = (uintptr_t)memory;
-    for (size_t i = 0; i < s->n_areas; i++) {
-        const uintptr_t start = (uintptr_t)s->areas[i].address;
-        if (at >= start && at - start <= s->areas[i].bytes && bytes <= s->areas[i].bytes - (at - start))
-            return &s->areas[i];
-    }
+    for (size_t i = 0; i < s->n_areas; i++)
+        if (addresses_have(s->areas[i].address, s->areas[i].bytes, memory, bytes)) return &s->areas[i];
     return NULL;
 }
 
@@ -56,7 +52,7 @@ static void free_area(Split *s, SplitArea *area) {
     if (first) area->pinned ? two->ops->visits->free_host(two, first) : one->ops->free(one, first);
     if (area->at[SPLIT_SECOND]) two->ops->free(two, area->at[SPLIT_SECOND]);
     if (area->guest) two->ops->free(two, area->guest);
-    if (area->address) munmap(area->address, area->bytes);
+    if (area->address) addresses_release(area->address, area->bytes);
 }
 
 // An area whose sides have so many bytes of their own.
@@ -66,10 +62,9 @@ static Status add_area(Split *s, SplitArea area, const size_t bytes[SPLIT_SIDES]
     *memory = NULL;
     if (!array_reserve(&s->areas, sizeof *s->areas, s->n_areas, 1, &s->areas_room))
         return error_set(error, STATUS_MEMORY, "split: no memory for a table");
-    void *address = mmap(NULL, area.bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (address == MAP_FAILED)
+    area.address = addresses_reserve(area.bytes);
+    if (!area.address)
         return error_set(error, STATUS_MEMORY, "split: no addresses for %zu MB", area.bytes >> 20);
-    area.address = address;
     Backend *two = s->sides[SPLIT_SECOND];
     if (area.of_layer > 0 && s->visiting.possible) {
         Error none; // then copies need help

@@ -423,15 +423,6 @@ static void it_says_which_cards(void **state) {
     engine_close(engine);
 }
 
-static int folder_set_up(void **state) {
-    *state = folder_new();
-    return 0;
-}
-static int folder_tear_down(void **state) {
-    folder_remove(*state);
-    return 0;
-}
-
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_part_is_somebodys),

@@ -369,17 +369,7 @@ static void test_stopped(void **state) {
     talk_close(&talk);
 }
 
-static int set_up(void **state) {
-    *state = folder_new();
-    return 0;
-}
-
-static int tear_down(void **state) {
-    folder_remove(*state);
-    return 0;
-}
-
-#define test(name) cmocka_unit_test_setup_teardown(test_##name, set_up, tear_down)
+#define test(name) cmocka_unit_test_setup_teardown(test_##name, folder_set_up, folder_tear_down)
 
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {

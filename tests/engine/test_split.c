@@ -436,15 +436,6 @@ static void memory_is_written_and_read_across(void **state) {
     engine_close(engine);
 }
 
-static int folder_set_up(void **state) {
-    *state = folder_new();
-    return 0;
-}
-static int folder_tear_down(void **state) {
-    folder_remove(*state);
-    return 0;
-}
-
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_border_of_small_models),

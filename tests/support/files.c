@@ -139,3 +139,12 @@ Bytes safetensors_of(const char *header, size_t data_size) {
     for (size_t i = 0; i < data_size; i++) bytes_add(&bytes, &(uint8_t){(uint8_t)i}, 1);
     return bytes;
 }
+
+int folder_set_up(void **state) {
+    *state = folder_new();
+    return 0;
+}
+int folder_tear_down(void **state) {
+    folder_remove(*state);
+    return 0;
+}

@@ -26,6 +26,9 @@ void folder_write(const char *folder, const char *name, const void *data, size_t
 void folder_write_text(const char *folder, const char *name, const char *text);
 void folder_copy(const char *folder, const char *name, const char *from); // the file at `from`
 void folder_remove(char *folder);
+// The same before and after a test: its state is the folder.
+int folder_set_up(void **state);
+int folder_tear_down(void **state);
 
 // ---- GGUF -----------------------------------------------------------------------------------------------
 
