@@ -26,7 +26,8 @@ CU       := $(call in_rooms,kernels/cuda,*.cu)
 # ---- flags ----------------------------------------------------------------------------------------------------
 DEFINES  := -D_GNU_SOURCE -DPALAVER_VERSION='"$(VERSION)"'
 OPT      := -O3 -fno-math-errno -fno-trapping-math
-SANITIZE := -O1 -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
+# Of debugging information a sanitizer's report wants lines (-g1): all of it takes a fifth of the compiling.
+SANITIZE := -O1 -g1 -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 CPPFLAGS += -I. -MMD -MP $(DEFINES)
 CFLAGS   ?= -g
 CXXFLAGS ?= -g
@@ -60,6 +61,9 @@ override CUDA_ARCH := $(call code_for,$(CUDA_ARCH))
 else ifneq ($(origin CUDA_ARCH),file)
 CARDS := -$(firstword $(shell echo '$(CUDA_ARCH)' | cksum))
 endif
+# ALSO=80: for these cards besides, but of a file that is compiled many times (INSTANCES below) its first instance only.
+# So CI compiles the plug-in for Hopper and sees that all its code is for 8.0, too: whole, two cores would take 25 minutes.
+CARDS := $(CARDS)$(if $(ALSO),-also-$(ALSO))
 CUDA_TREE := cuda$(CARDS)
 CHECKED_TREE := checked$(CARDS)
 NV_FLAGS   = -std=c++17 -O3 -I. -MMD -MP $(CUDA_ARCH) -Xcompiler -fPIC,-fvisibility=hidden,-Wall
@@ -141,12 +145,15 @@ CU_OBJECTS := $(foreach f,$(CU_MANY),$(patsubst %,$f@%,$(call instances,$f))) $(
 # What a first talk needs of them (FIRST=1, as make chat has it where there is no plug-in yet): a quarter of the compiling.
 # The rest is NULL in the plug-in: kernels/cuda/device/built.cuh.
 FIRST_WORDS := $(addprefix FORMAT_,F32 F16 BF16 Q8 Q4M) $(addprefix DTYPE_,F32 F16 BF16) TILES_OF_F16 TILES_OF_ANY \
-    $(foreach n,1 2 4,DECODE_F16$(,)8$(,)$n$(,)false DECODE_F16$(,)8$(,)$n$(,)false$(,)DECODE_FEW)
+    $(foreach n,1 2 4,DECODE_F16$(,)8$(,)$n$(,)false DECODE_F16$(,)8$(,)$n$(,)false$(,)DECODE_FOUR)
 if_first = $(if $(findstring @,$1),$(if $(filter $(FIRST_WORDS),$(lastword $(subst @, ,$1))),$1),$1)
 ifdef FIRST
 CU_OBJECTS := $(filter-out $(addprefix kernels/cuda/,experts/% latent/% attention/latent.cu w8/tile% w8/flat%),\
     $(foreach o,$(CU_OBJECTS),$(call if_first,$o)))
 endif
+FIRST_INSTANCES := $(filter-out $(addsuffix @%,$(CU_MANY)),$(CU_OBJECTS)) \
+    $(foreach f,$(CU_MANY),$f@$(firstword $(call instances,$f)))
+$(if $(ALSO),$(FIRST_INSTANCES:%=$(BUILD)/$(CUDA_TREE)/%.o): NV_FLAGS += $(call code_for,$(ALSO)))
 # $(call compile_instances,tree,file,what is said,flags)
 define compile_instances
 $$(patsubst %,$$(BUILD)/$(1)/$(2)@%.o,$$(call instances,$(2))): $$(BUILD)/$(1)/$(2)@%.o: $(2) | $$(BUILD)/capabilities
@@ -160,14 +167,11 @@ $(PLUGIN) $(CHECKED):
 	$(call link,$(NVCC) -shared -cudart static,-Xlinker --exclude-libs$(,)ALL -Xlinker -z$(,)defs -ldl)
 	@$(if $(FIRST),:,nm $(filter %.o,$^) | awk '$$1 == "w" {asked[$$2]} NF == 3 {there[$$3]} END {for (s in asked) \
 	    if (s ~ /^_Z/ && !(s in there)) {print "  missing: an instance of " s; missing = 1} exit missing}' || { rm $@; exit 1; })
-# Each kernel file for the cards of CUDA_ARCH, one that is compiled many times for its first instance only: CI compiles
-# the plug-in for Hopper, and this for 8.0. Both sets of everything would take two cores 25 minutes.
-cuda-first: $(filter-out $(foreach f,$(CU_MANY),$(BUILD)/$(CUDA_TREE)/$f@%),$(CU_OBJECTS:%=$(BUILD)/$(CUDA_TREE)/%.o)) \
-    $(foreach f,$(CU_MANY),$(BUILD)/$(CUDA_TREE)/$f@$(firstword $(call instances,$f)).o)
 # One that was linked for other cards, or for a first talk, is linked again.
 $(PLUGIN) $(CHECKED): $(BUILD)/cuda/cards
+linked_for = $(CUDA_ARCH)$(if $(ALSO), also $(ALSO))$(if $(FIRST), first)
 $(BUILD)/cuda/cards: always
-	@mkdir -p $(@D); echo '$(CUDA_ARCH)$(if $(FIRST), first)' | cmp -s - $@ || echo '$(CUDA_ARCH)$(if $(FIRST), first)' >$@
+	@mkdir -p $(@D); echo '$(linked_for)' | cmp -s - $@ || echo '$(linked_for)' >$@
 .PHONY: always
 
 # ---- the default model ------------------------------------------------------------------------------------------------

@@ -50,7 +50,7 @@ Status load_engine(Screen *screen, Settings *settings, const char *path, LoadRoo
     EngineOptions options = settings->engine;
     RanksText text;
     options.model = path;
-    Status status = ranks_find(settings, &options.world, &text, error);
+    Status status = ranks_find(settings, screen, &options.world, &text, error);
     if (status) return status;
     options.cache = load_cache_options(screen, settings, room);
     options.n_rows = room.n_rows;

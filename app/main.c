@@ -6,7 +6,7 @@
 #include "app/settings/settings_conversation.h"
 #include "app/settings/settings_look.h"
 #include "app/signals.h"
-#include "app/tools/bench.h"
+#include "app/tools/bench/bench.h"
 #include "app/tools/configuration.h"
 #include "app/tools/inspect.h"
 #include "app/tools/list.h"
@@ -84,7 +84,7 @@ static int run(Program *program) {
                   program->screen);
     EngineWorld world;
     RanksText text;
-    if (ranks_find(&program->settings, &world, &text, &error))
+    if (ranks_find(&program->settings, program->screen, &world, &text, &error))
         return program_fail(program, &error, EXIT_USAGE);
     int result = world.rank > 0 ? serve_main(program, &world) : run_command(program);
     engine_close(program->engine);

@@ -1,6 +1,6 @@
 #include "app/plan_shown.h"
 
-#include "kernels/base/format.h"
+#include "kernels/base/text/format.h"
 
 #include <stdio.h>
 

@@ -3,7 +3,7 @@
 #include "app/models/models.h"
 #include "app/signals.h"
 #include "engine/tuning/tuning.h"
-#include "kernels/base/quote.h"
+#include "kernels/base/text/quote.h"
 
 #include <string.h>
 

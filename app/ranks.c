@@ -1,8 +1,8 @@
 #include "app/ranks.h"
 
 #include "app/fatal.h"
+#include "app/launchers.h"
 #include "kernels/base/file.h"
-#include "kernels/base/hash.h"
 #include "kernels/base/path.h"
 
 #include <errno.h>
@@ -13,62 +13,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-enum { FIRST_PORT = 20000, PORTS = 10000, KEY_BYTES = 32, KEY_LIMIT = 250 };
-
-// How a launcher tells its processes which they are.
-typedef struct Launcher {
-    const char *size, *rank;
-    const char *local_size; // processes of this host; NULL: it does not say
-    const char *job;        // what tells this start from others
-    const char *hosts;      // a list of hosts, of which rank 0's is the first; NULL: it does not say
-} Launcher;
-
-// Of Slurm the numbers of a step: those of a job are also there where nobody has called srun.
-static const Launcher LAUNCHERS[] = {
-    {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE", "PMIX_NAMESPACE", NULL},
-    {"PMI_SIZE", "PMI_RANK", "MPI_LOCALNRANKS", "PMI_JOBID", NULL},
-    {"SLURM_STEP_NUM_TASKS", "SLURM_PROCID", NULL, "SLURM_JOB_ID", "SLURM_STEP_NODELIST"},
-};
-
-static bool number_of(const char *name, int *value) {
-    const char *text = name ? getenv(name) : NULL;
-    if (!text || !*text || strspn(text, "0123456789") != strlen(text) || strlen(text) > 6) return false;
-    *value = atoi(text);
-    return true;
-}
-
-static const Launcher *launcher_of(int *size, int *rank) {
-    for (size_t i = 0; i < sizeof LAUNCHERS / sizeof *LAUNCHERS; i++)
-        if (number_of(LAUNCHERS[i].size, size) && number_of(LAUNCHERS[i].rank, rank) && *size > 1)
-            return &LAUNCHERS[i];
-    return NULL;
-}
-
-// The first of "node[003-007,9],other": "node003".
-static void first_host(const char *list, char *host, size_t size) {
-    const size_t stem = strcspn(list, "[,");
-    size_t digits = 0;
-    if (list[stem] == '[') digits = strspn(list + stem + 1, "0123456789");
-    snprintf(host, size, "%.*s%.*s", (int)stem, list, (int)digits, list + stem + (digits > 0));
-}
-
-// Where rank 0 of a launcher's processes is, if that is known.
-static void find_join(const Launcher *l, int size, int rank, char *join, size_t room) {
-    const char *job = getenv(l->job), *list = l->hosts ? getenv(l->hosts) : NULL;
-    int local;
-    uint64_t hash = job ? hash_bytes(HASH_START, job, strlen(job)) : (uint64_t)getppid();
-    const char *step = getenv("SLURM_STEP_ID");
-    if (list && step) hash = hash_bytes(hash, step, strlen(step));
-    const int port = FIRST_PORT + (int)(hash % PORTS);
-    char host[200];
-    *join = 0;
-    if (number_of(l->local_size, &local) && local == size) {
-        snprintf(join, room, "127.0.0.1:%d", port);
-    } else if (list) {
-        first_host(list, host, sizeof host);
-        snprintf(join, room, "%s:%d", rank == 0 ? "0.0.0.0" : host, port);
-    }
-}
+enum { KEY_BYTES = 32, KEY_LIMIT = 250 };
 
 // ---- the key ------------------------------------------------------------------------------------------------
 
@@ -112,25 +57,44 @@ static Status find_key(const char *given, RanksText *text, Error *error) {
 
 // ---- all of it ----------------------------------------------------------------------------------------------
 
-Status ranks_find(const Settings *settings, EngineWorld *world, RanksText *text, Error *error) {
+// One of the two flags says nothing without the other, but --world 1.
+static Status check_said(const EngineWorld *said, Error *error) {
+    if (said->size <= 0)
+        return error_set(error, STATUS_USAGE,
+                         "--rank %d: --world is missing, of how many processes this is one", said->rank);
+    if (said->rank >= said->size)
+        return error_set(error, STATUS_USAGE, "--world %d --rank %d: ranks from 0 on, up to %d", said->size,
+                         said->rank, said->size - 1);
+    if (said->rank < 0 && said->size > 1)
+        return error_set(error, STATUS_USAGE, "--world %d: --rank is missing, which of 0 to %d this is",
+                         said->size, said->size - 1);
+    return STATUS_OK;
+}
+
+static void tell(void *screen, const char *words) {
+    screen_notice(screen, "[%s]", words);
+}
+
+Status ranks_find(const Settings *settings, Screen *screen, EngineWorld *world, RanksText *text,
+                  Error *error) {
     const EngineWorld *said = &settings->engine.world;
-    int size = 0, rank = 0;
-    const Launcher *launcher = said->size > 0 || said->rank >= 0 ? NULL : launcher_of(&size, &rank);
-    *world = (EngineWorld){.size = 1, .lost = fatal};
-    if (said->size == 1 || (!launcher && said->size < 1 && said->rank < 0)) return STATUS_OK;
-    if (!launcher) size = said->size, rank = said->rank;
-    if (rank < 0 || rank >= size)
-        return error_set(error, STATUS_USAGE, "--world %d and --rank %d: they go together, ranks from 0 on",
-                         size, rank);
-    snprintf(text->join, sizeof text->join, "%s", said->join);
-    if (!*text->join && launcher) find_join(launcher, size, rank, text->join, sizeof text->join);
-    Status status = find_key(said->key, text, error);
-    if (!status) world->size = size, world->rank = rank, world->join = text->join, world->key = text->key;
-    return status;
+    const bool is_said = said->size > 0 || said->rank >= 0;
+    Launched launched = {.size = said->size, .rank = said->rank};
+    Status status = is_said ? STATUS_OK : launchers_find(&launched, error);
+    *world = (EngineWorld){.size = 1, .lost = fatal, .tell = tell, .tell_context = screen};
+    if (!status && is_said) status = check_said(said, error);
+    if (status || launched.size == 1) return status;
+    snprintf(text->join, sizeof text->join, "%s", *said->join ? said->join : launched.join);
+    status = find_key(said->key, text, error);
+    if (status) return status;
+    world->size = launched.size, world->rank = launched.rank, world->join = text->join,
+    world->key = text->key;
+    return STATUS_OK;
 }
 
 bool ranks_are_several(const Settings *settings) {
-    int size, rank;
+    Launched launched;
+    Error error;
     const int said = settings->engine.world.size;
-    return said > 0 ? said > 1 : launcher_of(&size, &rank) != NULL;
+    return said > 0 ? said > 1 : !launchers_find(&launched, &error) && launched.size > 1;
 }

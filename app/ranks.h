@@ -3,6 +3,7 @@
 #define PALAVER_APP_RANKS_H
 
 #include "app/settings/settings.h"
+#include "app/terminal/screen.h"
 
 // What the pointers of an EngineWorld point to.
 typedef struct RanksText {
@@ -10,7 +11,9 @@ typedef struct RanksText {
 } RanksText;
 
 // world->size 1: alone. STATUS_USAGE: a rank without a world, or one that cannot be; STATUS_FILE: there is no key.
-Status ranks_find(const Settings *settings, EngineWorld *world, RanksText *text, Error *error);
+// Whom it waits for is said on the screen.
+Status ranks_find(const Settings *settings, Screen *screen, EngineWorld *world, RanksText *text,
+                  Error *error);
 bool ranks_are_several(const Settings *settings);
 
 #endif

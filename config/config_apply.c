@@ -1,8 +1,8 @@
 // Settings from parsed TOML, profiles, the environment and typed text.
 #include "config/config_internal.h"
 #include "config/config_unknown.h"
-#include "kernels/base/nearest.h"
-#include "kernels/base/quote.h"
+#include "kernels/base/text/nearest.h"
+#include "kernels/base/text/quote.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 // Values as TOML text.
 #include "config/config_internal.h"
 
-#include "kernels/base/utf8.h"
+#include "kernels/base/text/utf8.h"
 
 #include <math.h>
 #include <stdio.h>

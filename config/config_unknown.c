@@ -1,7 +1,7 @@
 #include "config/config_unknown.h"
 
-#include "kernels/base/nearest.h"
-#include "kernels/base/quote.h"
+#include "kernels/base/text/nearest.h"
+#include "kernels/base/text/quote.h"
 
 #include <stdio.h>
 #include <string.h>

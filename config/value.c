@@ -2,8 +2,8 @@
 // and /set share one set of checks.
 #include "config/value.h"
 
-#include "kernels/base/quote.h"
-#include "kernels/base/utf8.h"
+#include "kernels/base/text/quote.h"
+#include "kernels/base/text/utf8.h"
 
 #include <math.h>
 #include <stdio.h>

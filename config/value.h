@@ -3,7 +3,7 @@
 #define PALAVER_CONFIG_VALUE_H
 
 #include "config/config_key.h"
-#include "kernels/base/toml.h"
+#include "kernels/base/text/toml.h"
 
 // Which member is meant follows from the key's type.
 typedef union ConfigValue {

@@ -156,6 +156,8 @@ Status batch_read_pieces(Batch *b, BatchPiece *pieces, int n_pieces, Error *erro
     // The first rows of logits are those of a step ahead.
     f->current = forward_row(f, b->engine->n_rows);
     if (!status && n_ended > 0) status = forward_logits(f, last, n_ended, error);
+    if (!status && n_ended < n_pieces)
+        status = forward_settle(f, error); // nobody draws from those, and is told
     for (int i = 0; i < n_pieces && status; i++) session_leave(pieces[i].session, (int)pieces[i].n);
     return status;
 }

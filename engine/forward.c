@@ -98,6 +98,25 @@ Status forward_step(Forward *f, const Step *step, const KvCache *cache, const at
     return s;
 }
 
+// Pieces for each stage cost it (stages - 1) / pieces of the time, in which it has nothing to do; small ones cost more where
+// weights are read anew for each.
+int forward_piece(const Forward *f, int64_t left) {
+    enum { PIECES = 4, SMALLEST = 4 }; // for each stage; this part of the largest
+    if (f->stages > 1 && !f->model->seen_both_ways) {
+        const int64_t least = f->max_tokens < SMALLEST ? 1 : f->max_tokens / SMALLEST,
+                      piece = (left / (PIECES * f->stages) + least - 1) / least * least,
+                      n = piece < least ? least : piece;
+        if (n < left) return (int)(n < f->max_tokens ? n : f->max_tokens);
+    }
+    return (int)(left < f->max_tokens ? left : f->max_tokens);
+}
+
+Status forward_settle(Forward *f, Error *error) {
+    float arrived;
+    if (f->stages <= 1) return STATUS_OK;
+    return f->backend->ops->read(f->backend, &arrived, f->x, sizeof arrived, error);
+}
+
 bool forward_draws_ahead(const Forward *f) {
     const Ops *ops = f->backend->ops;
     return ops->sample_begin && ops->decode && !f->profile && !f->tap && f->max_logits > 1;

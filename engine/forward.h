@@ -53,6 +53,7 @@ typedef struct Forward {
     Layer **layers; // [n_layers]
     Head *head;
     int max_tokens, max_logits;
+    int stages; // several hosts: a step passes so many one after the other, which work on as many steps at once; else 1
     // Activations in backend memory, for max_tokens tokens.
     void *x;                 // [max_tokens, hidden_size] the residual stream
     void *q;                 // [max_tokens, n_heads*head_dim] queries, then what attention made of them
@@ -77,6 +78,14 @@ void forward_close(Forward *forward);
 // into its slots is then worthless.
 Status forward_step(Forward *forward, const Step *step, const KvCache *cache, const atomic_int *interrupt,
                     Error *error);
+
+// Tokens of the next step of a prompt of which so many are left: where it passes several stages, fewer than could be, so that
+// all of them soon have something to do.
+int forward_piece(const Forward *forward, int64_t left);
+
+// Where a step passes several stages, what fails on another one is told with what is asked for next. Waits for all steps,
+// and tells; elsewhere they have told.
+Status forward_settle(Forward *forward, Error *error);
 
 // The logits of n_rows <= max_logits of the step's tokens, into forward->current. tokens: indices into the step; all in
 // order for a step of one token for each sequence.

@@ -47,11 +47,13 @@ enum { DEVICE_LAYERS_FIT = -1 };
 
 // Which of several processes this is, that hold a model together (kernels/hosts/world.h).
 typedef struct EngineWorld {
-    int size, rank;                  // size 0 or 1: alone
-    const char *join;                // HOST:PORT of rank 0
-    const char *key;                 // that all of them know
-    int seconds;                     // to wait for the others; 0: two minutes
-    void (*lost)(const char *words); // as WorldOptions.lost
+    int size, rank;                                 // size 0 or 1: alone
+    const char *join;                               // HOST:PORT of rank 0
+    const char *key;                                // that all of them know
+    int seconds;                                    // to wait for the others; 0: two minutes
+    void (*lost)(const char *words);                // as WorldOptions.lost
+    void (*tell)(void *context, const char *words); // as WorldOptions.tell
+    void *tell_context;
 } EngineWorld;
 
 typedef struct EngineOptions {

@@ -3,8 +3,8 @@
 #include "engine/engine_internal.h"
 
 #include "engine/backend.h"
+#include "engine/model/model_hash.h"
 #include "engine/model/weights/conversion.h"
-#include "engine/session/snapshot_internal.h"
 #include "kernels/base/hash.h"
 #include "kernels/hosts/hosts.h"
 #include "kernels/hosts/part.h"
@@ -23,10 +23,11 @@ static Status meet(const EngineOptions *options, const Model *model, World **wor
         .rank = w->rank,
         .address = w->join,
         .key = w->key ? w->key : "",
-        .model = hash_bytes(snapshot_hash_model(model, HASH_START), &model->weight_bytes,
-                            sizeof model->weight_bytes),
+        .model = hash_bytes(model_hash(model, HASH_START), &model->weight_bytes, sizeof model->weight_bytes),
         .seconds = w->seconds,
         .interrupt = options->interrupt,
+        .tell = w->tell,
+        .tell_context = w->tell_context,
         .lost = w->lost,
     };
     return world_open(&o, world, error);

@@ -1,6 +1,7 @@
 #include "engine/smoothing.h"
 
 #include "engine/forward.h"
+#include "engine/tuning/smoothing_file.h"
 #include "kernels/cpu/loops/quant.h"
 
 #include <math.h>
@@ -157,16 +158,13 @@ bool smoothing_suits(const Model *model) {
     return some;
 }
 
-Status smoothing_measure(Model *model, int n_threads, const Progress *progress, Error *error) {
+static Status measure(Model *model, int n_threads, const Progress *progress, Error *error) {
     Measuring m = {.model = model, .progress = progress};
     const size_t wide = (size_t)decoder_ffn_width(&model->shape);
-    if (model->smoothing || !smoothing_suits(model)) return STATUS_OK;
-    model->smoothing = calloc((size_t)model->shape.n_layers, sizeof *model->smoothing);
     m.most = malloc(wide * sizeof *m.most);
     m.g = malloc(TOKENS * wide * sizeof *m.g);
-    Status status = model->smoothing && m.most && m.g
-                        ? load(&m, n_threads, error)
-                        : error_set(error, STATUS_MEMORY, "no memory to measure layers");
+    Status status = m.most && m.g ? load(&m, n_threads, error)
+                                  : error_set(error, STATUS_MEMORY, "no memory to measure layers");
     if (!status) status = evaluate(&m, error);
     if (m.forward.backend) {
         forward_close(&m.forward);
@@ -177,4 +175,17 @@ Status smoothing_measure(Model *model, int n_threads, const Progress *progress, 
     free(m.g);
     if (status == STATUS_INTERRUPTED) return error_set(error, status, "loading was interrupted");
     return status ? error_prefix(error, "int8: ") : STATUS_OK;
+}
+
+Status smoothing_measure(Model *model, const SmoothingOptions *options, Error *error) {
+    SmoothingFile file;
+    Error ignored; // who has no cache folder measures every time
+    if (model->smoothing || !smoothing_suits(model)) return STATUS_OK;
+    model->smoothing = calloc((size_t)model->shape.n_layers, sizeof *model->smoothing);
+    if (!model->smoothing) return error_set(error, STATUS_MEMORY, "no memory to measure layers");
+    const bool keeps = options->keeps && !smoothing_file_of(model, &file, &ignored);
+    if (keeps && smoothing_file_read(&file, model->smoothing)) return STATUS_OK;
+    Status status = measure(model, options->n_threads, options->progress, error);
+    if (!status && keeps) (void)smoothing_file_write(&file, model->smoothing, &ignored);
+    return status;
 }

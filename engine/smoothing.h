@@ -18,8 +18,14 @@ enum { SMOOTHING_LEAST_RATIO = 32 };
 // Whether a model's weights are ones to be smoothed: int8, of gated layers without biases of their ups.
 bool smoothing_suits(const Model *model);
 
+typedef struct SmoothingOptions {
+    int n_threads;
+    const Progress *progress;
+    bool keeps; // what was measured is kept (tuning/smoothing_file.h), and read instead of measuring again
+} SmoothingOptions;
+
 // Measures a model whose conversion is planned, and has not begun: model->smoothing of layers that have such channels.
 // STATUS_MEMORY, STATUS_INTERRUPTED: the progress says stop; or what the CPU's ops say of the model.
-Status smoothing_measure(Model *model, int n_threads, const Progress *progress, Error *error);
+Status smoothing_measure(Model *model, const SmoothingOptions *options, Error *error);
 
 #endif

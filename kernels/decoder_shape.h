@@ -160,6 +160,7 @@ typedef struct DecoderShape {
     Fp8Inputs fp8_inputs;
     bool orders_inputs; // a matrix has an order of columns
     int output_rows; // of the output matrix, where a backend has a part of it (kernels/shards); 0: vocab_size
+    bool adds_shares; // likewise: out and down add shares, whose norms come when all of them are added up
 } DecoderShape;
 
 // Rows of HeadWeights.output, and of logits that logits() gives.

@@ -8,13 +8,19 @@ SUPPORT  := $(call in_rooms,tests/support,*.c)
 test: deps ## run every test, with sanitizers
 	$(AGAIN) $(JOBS) check
 TEST_PROGRAMS := $(TESTS:%=$(BUILD)/san/%) $(THREADED:%=$(BUILD)/tsan/%)
-check: $(TEST_PROGRAMS) $(FUZZERS:%=$(BUILD)/san/%) $(BUILD)/san/palaver $(BUILD)/san/faulty/palaver
-	@passed=0; failed=; export PALAVER=$(BUILD)/san/palaver; \
-	run() { echo "== $$1"; if "$$@"; then passed=$$((passed + 1)); else failed="$$failed $$1"; fi; }; \
-	for t in $(TEST_PROGRAMS); do run $$t; done; \
-	for f in $(notdir $(FUZZERS)); do run $(BUILD)/san/tests/fuzz/$$f $(FUZZ_SECONDS) tests/fuzz/corpus/$$f; done; \
-	set -- $$failed; [ $$# = 0 ] || echo "failed: $$*"; \
-	echo "programs: $$passed passed, $$# failed"; [ $$# = 0 ]
+# A program's run is a target of its own: as many run at once as make has jobs, the first while others are still being
+# compiled. What one says comes in one piece, when it has ended; what became of it is left in FILE.ran for the sum.
+RUNS := $(TEST_PROGRAMS:%=%.ran) $(FUZZERS:%=$(BUILD)/san/%.ran)
+PALAVER_OF_RUNS = $(BUILD)/san/palaver
+$(RUNS): %.ran: % always | $(BUILD)/san/palaver $(BUILD)/san/faulty/palaver
+	@export PALAVER=$(PALAVER_OF_RUNS); said=passed; \
+	$(QEMU) $< $(if $(findstring /fuzz_,$<),$(FUZZ_SECONDS) tests/fuzz/corpus/$(notdir $<)) </dev/null >$@ 2>&1 || said=failed; \
+	echo "== $<"; cat $@; echo $$said >$@
+# $(call sum_of_runs,files): the last words, and the exit.
+sum_of_runs = @failed=$$(grep -lx failed $(1) | sed 's,.ran$$,,'); set -- $$failed; [ $$\# = 0 ] || echo "failed: $$*"; \
+	echo "programs: $$(grep -lx passed $(1) | wc -l) passed, $$\# failed"; [ $$\# = 0 ]
+check: $(RUNS)
+	$(call sum_of_runs,$^)
 $(TESTS:%=$(BUILD)/san/%): $(BUILD)/san/%: $(BUILD)/san/%.c.o $(SUPPORT:%=$(BUILD)/san/%.o) $(BUILD)/san/libpalaver.a
 	$(call link,$(CC) $(SANITIZE),$(ALL_LIBS) -lcmocka)
 $(BUILD)/san/tests/app/markdown/test_commonmark: LDLIBS += -lcmark
@@ -28,6 +34,12 @@ $(BUILD)/san/faulty/palaver: $(BUILD)/san/app/main.c.o $(BUILD)/san/libpalaver.a
 $(BUILD)/san/faulty/libpalaver-cuda.so: tests/plugin/faulty.c kernels/cuda/devices.c kernels/cuda/devices.h kernels/ops.h
 	@mkdir -p $(@D); echo "  cc    $< (plug-in)"; $(CC) $(C_FLAGS) $(SANITIZE) -fPIC -shared -o $@ $(filter %.c,$^)
 $(BUILD)/san/tests/kernels/test_devices $(BUILD)/san/tests/app/tools/test_tune: | $(BUILD)/san/faulty/palaver
+# Libraries that are almost NCCL: see tests/plugin/nccl_stub.c.
+NCCL_STUBS := $(patsubst %,$(BUILD)/san/nccl/%.so,whole lacks mute v2804 v20906 v21003)
+$(NCCL_STUBS): tests/plugin/nccl_stub.c
+	@mkdir -p $(@D); echo "  cc    $< ($(@F))"; $(CC) $(C_FLAGS) -fPIC -shared $(if $(filter lacks,$(basename $(@F))),-DSTUB_LACKS) \
+	    -DSTUB_VERSION=$(if $(filter mute,$(basename $(@F))),0,$(or $(patsubst v%,%,$(filter v%,$(basename $(@F)))),22803)) -o $@ $<
+$(BUILD)/san/tests/kernels/test_nccl: | $(NCCL_STUBS)
 # A palaver whose n-th allocation, write, … fails: see tests/faults/inject.c, which is called before sanitizers are ready.
 FAULTS := $(BUILD)/san/tests/faults/inject.c.o $(BUILD)/san/tests/faults/inject_new.cc.o
 $(FAULTS): SANITIZE := -O1 -fno-omit-frame-pointer
@@ -44,7 +56,10 @@ ARM_LIB   = $(ARM_ROOT)/usr/lib/$(ARM)
 ARM_DEPS := libc6 libstdc++6 libgcc-s1 libsentencepiece-dev libsentencepiece0 libprotobuf-lite32 \
     libgoogle-perftools4 libtcmalloc-minimal4 libunwind8 liblzma5 libtomlplusplus-dev libedit-dev libedit2 libbsd-dev \
     libbsd0 libmd-dev libmd0 libncurses-dev libncurses6 libtinfo6 libpcre2-dev libpcre2-8-0 libpcre2-posix3 \
-    libjansson-dev libjansson4 libutf8proc-dev libutf8proc2 libcmocka-dev libcmocka0 zlib1g
+    libjansson-dev libjansson4 libutf8proc-dev libutf8proc2 libcmark-dev libcmark0.30.2 libcmocka-dev libcmocka0 zlib1g \
+    libcurl4 libnghttp2-14 libidn2-0 librtmp1 libssh2-1 libpsl5 libssl3 libgssapi-krb5-2 libkrb5-3 libk5crypto3 \
+    libkrb5support0 libcom-err2 libkeyutils1 libldap-2.5-0 libsasl2-2 libzstd1 libbrotli1 libunistring2 libgnutls30 \
+    libnettle8 libhogweed6 libgmp10 libp11-kit0 libtasn1-6 libffi8
 QEMU_ARM  = qemu-aarch64 -L $(abspath $(ARM_ROOT)) -E LD_LIBRARY_PATH=$(abspath $(ARM_LIB))
 ARM_MAKE  = PKG_CONFIG_LIBDIR=$(ARM_LIB)/pkgconfig PKG_CONFIG_SYSROOT_DIR=$(ARM_ROOT) $(MAKE) --no-print-directory \
     CC=$(ARM)-gcc CXX=$(ARM)-g++ AR=$(ARM)-ar LD=$(ARM)-ld NVCC= BUILD=$(BUILD)/arm SANITIZE=-O1 \
@@ -63,21 +78,23 @@ deps-arm: ## unpack the libraries for arm64 that test-arm needs
 	@mkdir -p $(ARM_ROOT)/packages; cd $(ARM_ROOT)/packages; apt-get download -qq $(ARM_DEPS:%=%:arm64); \
 	for p in *.deb; do dpkg -x $$p .. || exit 1; done
 ARM_TESTS := $(filter-out tests/app/test_faults tests/app/terminal/test_screen,$(TESTS)) # those need a sanitizer
-check-arm: $(ARM_TESTS:%=$(BUILD)/san/%) $(BUILD)/san/palaver $(BUILD)/san/faulty/palaver
+ARM_RUNS := $(ARM_TESTS:%=$(BUILD)/san/%.ran)
+check-arm: PALAVER_OF_RUNS = $(BUILD)/palaver
+$(if $(QEMU),$(ARM_RUNS): | $(BUILD)/palaver-under-qemu)
+.PHONY: $(BUILD)/palaver-under-qemu
+$(BUILD)/palaver-under-qemu: $(BUILD)/san/palaver $(BUILD)/san/faulty/palaver
 	@for p in palaver faulty/palaver; do mkdir -p $(BUILD)/$$(dirname $$p); \
-	    printf '#!/bin/sh\nexec %s %s "$$@"\n' '$(QEMU)' "$(abspath $(BUILD))/san/$$p" >$(BUILD)/$$p; chmod +x $(BUILD)/$$p; done; \
-	passed=0; failed=; export PALAVER=$(BUILD)/palaver; for t in $(ARM_TESTS); do \
-	    echo "== $$t"; if $(QEMU) $(BUILD)/san/$$t; then passed=$$((passed + 1)); else failed="$$failed $$t"; fi; done; \
-	set -- $$failed; [ $$# = 0 ] || echo "failed: $$*"; \
-	echo "programs: $$passed passed, $$# failed"; [ $$# = 0 ]
+	    printf '#!/bin/sh\nexec %s %s "$$@"\n' '$(QEMU)' "$(abspath $(BUILD))/san/$$p" >$(BUILD)/$$p; chmod +x $(BUILD)/$$p; done
+check-arm: $(ARM_RUNS)
+	$(call sum_of_runs,$^)
 
 # Fuzzers: seconds of them in every test run with our own driver, longer in `make fuzz`. Each starts from the files
 # in tests/fuzz/corpus/NAME and mutates them.
 FUZZ_SECONDS ?= 3
 fuzz: deps ## run the fuzzers for FUZZ_SECONDS each (default here: 60)
 	$(AGAIN) $(JOBS) run-fuzzers FUZZ_SECONDS=$(if $(filter file,$(origin FUZZ_SECONDS)),60,$(FUZZ_SECONDS))
-run-fuzzers: $(FUZZERS:%=$(BUILD)/san/%)
-	@set -e; for f in $(notdir $(FUZZERS)); do $(BUILD)/san/tests/fuzz/$$f $(FUZZ_SECONDS) tests/fuzz/corpus/$$f; done
+run-fuzzers: $(FUZZERS:%=$(BUILD)/san/%.ran)
+	$(call sum_of_runs,$^)
 $(BUILD)/san/tests/fuzz/fuzz_config_json: $(BUILD)/san/tests/support/model/model_config.c.o
 $(FUZZERS:%=$(BUILD)/san/%): $(BUILD)/san/%: $(BUILD)/san/%.c.o $(BUILD)/san/tests/fuzz/driver.c.o $(BUILD)/san/libpalaver.a
 	$(call link,$(CC) $(SANITIZE),$(ALL_LIBS))
@@ -89,7 +106,7 @@ $(BUILD)/time-masks: $(BUILD)/obj/tests/engine/grammar/time_masks.c.o $(BUILD)/o
 # Compares every CUDA op with the CPU's, golden logits, and the default model's text if it is there; in a bundle:
 # ./test-gpu ./libpalaver-cuda.so [--model FILE]. SANITIZE_GPU=1 runs the small cases under compute-sanitizer besides.
 # PALAVER_CUDA_LIMITS=compute=86,smem=99k,sms=46 has the card decide as a smaller one (kernels/cuda/limits.h).
-GPU_TEST := $(patsubst %,$(BUILD)/obj/%.o,$(wildcard tests/gpu/*.c) tests/support/model/golden_model.c tests/support/acts.c) $(BUILD)/obj/libpalaver.a
+GPU_TEST := $(patsubst %,$(BUILD)/obj/%.o,$(call in_rooms,tests/gpu,*.c) tests/support/model/golden_model.c tests/support/acts.c) $(BUILD)/obj/libpalaver.a
 test-gpu: $(PLUGIN) $(BUILD)/test-gpu $(if $(SANITIZE_GPU),$(CHECKED)) ## compare the CUDA ops with the CPU's on this machine's GPU
 	@$(BUILD)/test-gpu $(PLUGIN) $(if $(wildcard $(MODEL)),--model '$(MODEL)')
 	@if [ -n "$(SANITIZE_GPU)" ]; then for tool in memcheck racecheck initcheck; do echo "== $$tool"; \

@@ -5,7 +5,7 @@
 
 #include "tokenizer/split/character.h"
 #include "kernels/base/array.h"
-#include "kernels/base/utf8.h"
+#include "kernels/base/text/utf8.h"
 
 // Indices are int32_t.
 static bool has_room(int64_t n) {

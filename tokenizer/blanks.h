@@ -3,7 +3,7 @@
 #ifndef PALAVER_TOKENIZER_BLANKS_H
 #define PALAVER_TOKENIZER_BLANKS_H
 
-#include "kernels/base/text.h"
+#include "kernels/base/text/text.h"
 
 enum { BLANKS_MOST = 80 }; // spaces of a run
 

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "tokenizer/byte_level.h"
-#include "kernels/base/utf8.h"
+#include "kernels/base/text/utf8.h"
 
 typedef struct Merge {
     uint64_t pair; // left id << 32 | right id, NO_PAIR where the slot is free

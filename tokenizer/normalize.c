@@ -6,28 +6,23 @@
 #include <utf8proc.h>
 
 #include "kernels/base/array.h"
-#include "kernels/base/utf8.h"
+#include "kernels/base/text/utf8.h"
 
-static char *copy_of(const char *text, size_t size) {
-    char *copy = malloc(size + 1);
-    if (copy && size) memcpy(copy, text, size);
-    if (copy) copy[size] = 0;
-    return copy;
-}
-
-Status normalizer_add(Normalizer *normalizer, NormalizeKind kind, const char *what, size_t what_size,
-                      const char *with, size_t with_size, Error *error) {
+Status normalizer_add(Normalizer *normalizer, NormalizeKind kind, TokenText what, TokenText with,
+                      Error *error) {
     if (normalizer->n == MAX_NORMALIZE_STEPS) {
         return error_set(error, STATUS_UNSUPPORTED, "more than %d normalizers", MAX_NORMALIZE_STEPS);
     }
-    if (kind == NORMALIZE_REPLACE && what_size == 0) {
+    if (kind == NORMALIZE_REPLACE && what.size == 0) {
         return error_set(error, STATUS_FILE, "a normalizer replaces the empty text");
     }
-    NormalizeStep step = {kind, copy_of(what, what_size), copy_of(with, with_size), what_size, with_size};
-    if (!step.what || !step.with) {
-        free(step.what);
-        free(step.with);
-        return error_set(error, STATUS_MEMORY, "no memory for a normalizer");
+    NormalizeStep step = {.kind = kind};
+    Status status = text_append(&step.what, what.text, what.size, error);
+    if (!status) status = text_append(&step.with, with.text, with.size, error);
+    if (status) {
+        text_free(&step.what);
+        text_free(&step.with);
+        return status;
     }
     normalizer->steps[normalizer->n++] = step;
     return STATUS_OK;
@@ -35,8 +30,8 @@ Status normalizer_add(Normalizer *normalizer, NormalizeKind kind, const char *wh
 
 void normalizer_free(Normalizer *normalizer) {
     for (int i = 0; i < normalizer->n; i++) {
-        free(normalizer->steps[i].what);
-        free(normalizer->steps[i].with);
+        text_free(&normalizer->steps[i].what);
+        text_free(&normalizer->steps[i].with);
     }
     *normalizer = (Normalizer){0};
 }
@@ -66,11 +61,11 @@ static Status replace_all(const NormalizeStep *step, const char *text, size_t si
     while (!status && done < size) {
         status = check_growth(out->size, limit, error);
         if (status) break;
-        const char *hit = memmem(text + done, size - done, step->what, step->what_size);
+        const char *hit = memmem(text + done, size - done, step->what.bytes, step->what.size);
         size_t stop = hit ? (size_t)(hit - text) : size;
         status = text_append(out, text + done, stop - done, error);
-        if (hit && !status) status = text_append(out, step->with, step->with_size, error);
-        done = hit ? stop + step->what_size : size;
+        if (hit && !status) status = text_append(out, step->with.bytes, step->with.size, error);
+        done = hit ? stop + step->what.size : size;
     }
     return status;
 }
@@ -215,27 +210,25 @@ static Status step_run(const NormalizeStep *step, const char *text, size_t size,
                        Error *error) {
     if (step->kind == NORMALIZE_REPLACE) return replace_all(step, text, size, limit, out, error);
     if (step->kind != NORMALIZE_PREPEND) return normal_form(step->kind, text, size, out, error);
-    Status status = text_append(out, step->with, step->with_size, error);
+    Status status = text_append(out, step->with.bytes, step->with.size, error);
     return status ? status : text_append(out, text, size, error);
 }
 
-Status normalizer_run(const Normalizer *normalizer, const char *text, size_t size, bool inside, Text *buffer,
-                      const char **result, size_t *result_size, Error *error) {
+Status normalizer_run(const Normalizer *normalizer, TokenText text, bool inside, Text *buffer,
+                      TokenText *result, Error *error) {
     *result = text;
-    *result_size = size;
     Status status = STATUS_OK;
-    const size_t limit = size < SIZE_MAX / MAX_GROWTH ? size * MAX_GROWTH + FREE_GROWTH : SIZE_MAX;
-    for (int i = 0; i < normalizer->n && !status && *result_size; i++) {
+    const size_t limit = text.size < SIZE_MAX / MAX_GROWTH ? text.size * MAX_GROWTH + FREE_GROWTH : SIZE_MAX;
+    for (int i = 0; i < normalizer->n && !status && result->size; i++) {
         const NormalizeStep *step = &normalizer->steps[i];
-        if (step->kind <= NORMALIZE_NFKD && is_ascii(*result, *result_size)) continue;
+        if (step->kind <= NORMALIZE_NFKD && is_ascii(result->text, result->size)) continue;
         if (step->kind == NORMALIZE_PREPEND && inside) continue;
         Text next = {0};
-        status = step_run(step, *result, *result_size, limit, &next, error);
+        status = step_run(step, result->text, result->size, limit, &next, error);
         if (!status) status = check_growth(next.size, limit, error);
         text_free(buffer);
         *buffer = next;
-        *result = next.bytes;
-        *result_size = next.size;
+        *result = (TokenText){next.bytes, next.size};
     }
     return status;
 }

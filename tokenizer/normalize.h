@@ -4,7 +4,8 @@
 
 #include <stdbool.h>
 
-#include "kernels/base/text.h"
+#include "kernels/base/text/text.h"
+#include "tokenizer/tokens.h"
 
 typedef enum NormalizeKind {
     NORMALIZE_NFC,
@@ -17,8 +18,7 @@ typedef enum NormalizeKind {
 
 typedef struct NormalizeStep {
     NormalizeKind kind;
-    char *what, *with; // owned
-    size_t what_size, with_size;
+    Text what, with; // owned
 } NormalizeStep;
 
 enum { MAX_NORMALIZE_STEPS = 16 };
@@ -29,16 +29,16 @@ typedef struct Normalizer {
 } Normalizer; // {0} changes nothing
 
 // Appends a step; the texts are copied. `what` is only for NORMALIZE_REPLACE.
-Status normalizer_add(Normalizer *normalizer, NormalizeKind kind, const char *what, size_t what_size,
-                      const char *with, size_t with_size, Error *error);
+Status normalizer_add(Normalizer *normalizer, NormalizeKind kind, TokenText what, TokenText with,
+                      Error *error);
 void normalizer_free(Normalizer *normalizer);
 bool normalizer_prepends(const Normalizer *normalizer); // whether a step does
 
-// Normalizes valid UTF-8: *result is either `text` itself or lies in `buffer`, whose content is replaced. `inside`
+// Normalizes valid UTF-8: *result is either the text itself or lies in `buffer`, whose content is replaced. `inside`
 // says that the text goes on after bytes that are no UTF-8: nothing is prepended. Linear in the text's length, whatever
 // the text. STATUS_UNSUPPORTED where the result would be more than 64 times as long as the text (and 64 KiB): the
 // longest compatibility decomposition makes 11 of one, U+2581 for a space 3.
-Status normalizer_run(const Normalizer *normalizer, const char *text, size_t size, bool inside, Text *buffer,
-                      const char **result, size_t *result_size, Error *error);
+Status normalizer_run(const Normalizer *normalizer, TokenText text, bool inside, Text *buffer,
+                      TokenText *result, Error *error);
 
 #endif

@@ -5,7 +5,7 @@
 
 #include "tokenizer/blanks.h"
 #include "tokenizer/tokenizer_internal.h"
-#include "kernels/base/utf8.h"
+#include "kernels/base/text/utf8.h"
 
 Status tokenizer_new(Tokenizer **out, Error *error) {
     *out = calloc(1, sizeof **out);
@@ -144,13 +144,12 @@ static Status encode_bpe(Encoding *encoding, const char *text, size_t size, Spli
     for (size_t i = 0; i < size && !status;) {
         size_t n = utf8_valid_run(text + i, size - i);
         if (n) {
-            const char *normalized;
-            size_t normalized_size;
-            status = normalizer_run(&tokenizer->normalizer, text + i, n, i > 0, &encoding->normalized,
-                                    &normalized, &normalized_size, error);
+            TokenText normalized;
+            status = normalizer_run(&tokenizer->normalizer, (TokenText){text + i, n}, i > 0,
+                                    &encoding->normalized, &normalized, error);
             if (!status) {
-                split_budget_add(&encoding->budget, normalized_size);
-                status = encode_normalized(encoding, normalized, normalized_size,
+                split_budget_add(&encoding->budget, normalized.size);
+                status = encode_normalized(encoding, normalized.text, normalized.size,
                                            i ? SPLIT_INSIDE_TEXT : place, error);
             }
         } else {

@@ -2,7 +2,7 @@
 #ifndef PALAVER_TOKENIZER_INTERNAL_H
 #define PALAVER_TOKENIZER_INTERNAL_H
 
-#include "kernels/base/json.h"
+#include "kernels/base/text/json.h"
 #include "tokenizer/added.h"
 #include "tokenizer/bpe.h"
 #include "tokenizer/normalize.h"

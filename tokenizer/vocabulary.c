@@ -7,7 +7,7 @@
 #include "tokenizer/byte_level.h"
 #include "kernels/base/array.h"
 #include "kernels/base/hash.h"
-#include "kernels/base/utf8.h"
+#include "kernels/base/text/utf8.h"
 
 static uint64_t text_hash(const char *text, size_t size) {
     uint64_t h = hash_bytes(HASH_START, text, size);

@@ -2,7 +2,7 @@
 #ifndef PALAVER_TOKENIZER_VOCABULARY_H
 #define PALAVER_TOKENIZER_VOCABULARY_H
 
-#include "kernels/base/text.h"
+#include "kernels/base/text/text.h"
 #include "tokenizer/tokens.h"
 
 #include <stdbool.h>

@@ -58,7 +58,8 @@ bool chat_is_leaving(const Chat *chat);
 
 // One turn: what `text` (UTF-8) asks is answered on the screen, and both are kept. A text that waits from
 // /file goes first. A Ctrl-C during the reply is no failure; one while the prompt is read in is
-// STATUS_INTERRUPTED. After a failure everything is as it was before.
+// STATUS_INTERRUPTED. After a failure everything is as it was before, except that where the backend is lost,
+// STATUS_FATAL, what was said so far is kept as after a Ctrl-C, and a question without an answer as such.
 Status chat_turn_ask(Chat *chat, const char *text, Error *error);
 
 // A turn at any place of the tree.

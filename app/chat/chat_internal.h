@@ -46,6 +46,7 @@ typedef struct ChatReply {
     TranscriptOverflow run; // small ones that came after it in the same reply, not told yet; times 0: none
     bool overflow_lost;     // there was no memory to note one
     bool speaking;          // it has begun
+    Error lost;             // why it broke off: the backend is lost; STATUS_OK: it did not
     Repetition repetition;
     bool looped;          // and was stopped for it
     double started, told; // seconds of the clock: its first token, its speed was told last

@@ -2,7 +2,7 @@
 #include "app/chat/chat_internal.h"
 #include "app/record/journal_list.h"
 #include "app/signals.h"
-#include "kernels/base/format.h"
+#include "kernels/base/text/format.h"
 #include "kernels/base/hash.h"
 
 #include <inttypes.h>

@@ -3,6 +3,7 @@
 #include "app/chat/chat_internal.h"
 #include "app/chat/report.h"
 #include "app/chat/way.h"
+#include "app/ranks.h"
 #include "app/signals.h"
 #include "kernels/base/clock.h"
 
@@ -107,7 +108,8 @@ static Status begin_thoughts(Chat *chat, bool resume, Error *error) {
 }
 
 // The model answers the messages (or, with `resume`, goes on); *reply speaks of the conversation's last
-// message. A seed of the reply's own leaves the conversation's random numbers where they are.
+// message. A seed of the reply's own leaves the conversation's random numbers where they are. A backend that is lost
+// after something was said ends the reply as an interrupt does; settle_turn() tells of it.
 static Status make_reply(Chat *chat, bool resume, const uint64_t *seed, TranscriptReply *reply,
                          Error *error) {
     ConversationSettings *settings = conversation_settings(chat->conversation);
@@ -118,11 +120,13 @@ static Status make_reply(Chat *chat, bool resume, const uint64_t *seed, Transcri
     *reply = (TranscriptReply){.seed = settings->seed, .position = settings->position};
     chat_overflow_begin(chat);
     chat->reply.speaking = chat->reply.hushed = chat->reply.looped = false;
+    chat->reply.lost.status = STATUS_OK;
     chat->reply.repetition.n = chat->reply.repetition.unchecked = 0;
     chat->reply.repetition.found = false;
     chat->reply.n_tokens = 0;
     session_set_progress(conversation_session(chat->conversation), (Progress){on_reading, chat});
     Status status = conversation_reply(chat->conversation, resume, &events, &reply->report, error);
+    if (status == STATUS_FATAL && reply->report.kept) chat->reply.lost = *error, status = STATUS_OK;
     screen_progress_end(chat->screen);
     if (chat->reply.looped) signals_clear_interrupt();
     if (!status && !chat->interactive && !chat->reply.speaking) say_nothing(chat);
@@ -154,8 +158,9 @@ static Status make_reply(Chat *chat, bool resume, const uint64_t *seed, Transcri
     return STATUS_OK;
 }
 
-// A turn is in the transcript, or nothing of it is left: the messages are `back`, which is used up.
-static Status settle_turn(Chat *chat, MessageList *back, Status status) {
+// A turn is in the transcript, or nothing of it is left: the messages are `back`, which is used up. STATUS_FATAL: it is
+// there, and the backend was lost in it.
+static Status settle_turn(Chat *chat, MessageList *back, Status status, Error *error) {
     if (status) {
         way_take(chat, back);
         return status;
@@ -167,14 +172,22 @@ static Status settle_turn(Chat *chat, MessageList *back, Status status) {
     if (chat->interactive) screen_space(chat->screen);
     chat_snapshot_tell(chat);
     report_turn(chat);
-    return STATUS_OK;
+    if (chat->reply.lost.status) *error = chat->reply.lost;
+    return chat->reply.lost.status;
 }
 
-// A question of a person is on disk before it is answered, whatever ends the answer; what is in a script stays there.
+// A question whose answer may not come is on disk; one that is asked again is there already.
 static void note_question(Chat *chat, const ChatTurn *turn) {
     Error ignored; // then it is only in memory, as it would be without
-    if (!chat->interactive || !strcmp(turn->why, "retry")) return;
+    const char *asked = transcript_asked(chat->transcript);
+    if (!strcmp(turn->why, "retry") || (asked && !strcmp(asked, turn->text))) return;
     if (!transcript_set_asked(chat->transcript, turn->text, turn->size, &ignored)) chat_record_sync(chat);
+}
+
+// One of a person is there before it is answered, whatever ends the answer, and so is one to several ranks, which may
+// end the program with them; another of a script stays in the script until its answer fails.
+static bool notes_before(const Chat *chat) {
+    return chat->interactive || ranks_are_several(chat->settings);
 }
 
 // One that a person took back, or that was refused, is not; one whose program ends is.
@@ -194,12 +207,13 @@ Status chat_turn_ask_at(Chat *chat, const ChatTurn *turn, Error *error) {
     if (!status) status = chat_settings_apply(chat, error);
     if (!status) status = way_begin(chat, turn->parent, turn->parent, error);
     if (!status) status = conversation_append(chat->conversation, &user, error);
-    if (!status) note_question(chat, turn);
+    if (!status && notes_before(chat)) note_question(chat, turn);
     if (!status) status = make_reply(chat, false, turn->seed, &node.reply, error);
+    if (status == STATUS_FATAL) note_question(chat, turn);
     if (!status) status = chat_settings_record(chat, error);
     if (!status) status = transcript_add_turn(chat->transcript, turn->parent, turn->why, &node, error);
     if (status) forget_question(chat, status);
-    return settle_turn(chat, &back, status);
+    return settle_turn(chat, &back, status, error);
 }
 
 Status chat_turn_ask(Chat *chat, const char *text, Error *error) {
@@ -230,11 +244,11 @@ Status chat_turn_continue(Chat *chat, Error *error) {
     status = chat_settings_apply(chat, error);
     if (!status) status = way_begin(chat, tree->nodes[head].parent, head, error);
     if (!status) status = make_reply(chat, has_reply, NULL, &reply, error);
-    if (!status && has_reply && reply.size == size)
+    if (!status && has_reply && reply.size == size && !chat->reply.lost.status)
         screen_notice(chat->screen, "[the reply is complete: there is nothing to go on with]");
     if (!status) status = chat_settings_record(chat, error);
     if (!status) status = transcript_set_reply(chat->transcript, head, &reply, error);
-    return settle_turn(chat, &back, status);
+    return settle_turn(chat, &back, status, error);
 }
 
 Status chat_turn_say(Chat *chat, ChatRole role, const char *text, Error *error) {

@@ -6,9 +6,9 @@
 #include "app/model_name.h"
 #include "app/plan_shown.h"
 #include "app/terminal/text_shown.h"
-#include "app/tools/bench.h"
+#include "app/tools/bench/bench.h"
 #include "engine/model/weights/conversion.h"
-#include "kernels/base/format.h"
+#include "kernels/base/text/format.h"
 #include "kernels/base/path.h"
 
 #include <inttypes.h>

@@ -3,7 +3,7 @@
 #include "app/chat/chat_internal.h"
 #include "app/terminal/page.h"
 #include "app/token_shown.h"
-#include "kernels/base/utf8.h"
+#include "kernels/base/text/utf8.h"
 #include "engine/cache/kv_cache.h"
 
 #include <stdio.h>

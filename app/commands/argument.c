@@ -3,7 +3,7 @@
 #include "app/terminal/text_shown.h"
 #include "kernels/base/path.h"
 #include "kernels/base/file.h"
-#include "kernels/base/quote.h"
+#include "kernels/base/text/quote.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -3,8 +3,8 @@
 // commands_complete.c; if it may have several lines, in commands_is_command().
 #include "app/commands/commands_internal.h"
 
-#include "kernels/base/quote.h"
-#include "kernels/base/nearest.h"
+#include "kernels/base/text/quote.h"
+#include "kernels/base/text/nearest.h"
 
 #include <ctype.h>
 #include <stdlib.h>

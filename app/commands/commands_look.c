@@ -7,7 +7,7 @@
 #include "app/terminal/text_shown.h"
 #include "app/token_shown.h"
 #include "engine/talk/alternatives.h"
-#include "kernels/base/quote.h"
+#include "kernels/base/text/quote.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
 #include "app/record/attachment.h"
 #include "app/terminal/page.h"
 #include "app/terminal/text_shown.h"
-#include "kernels/base/quote.h"
+#include "kernels/base/text/quote.h"
 
 #include <stdlib.h>
 #include <string.h>

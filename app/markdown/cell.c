@@ -1,7 +1,7 @@
 #include "app/markdown/cell.h"
 
 #include "kernels/base/array.h"
-#include "kernels/base/utf8.h"
+#include "kernels/base/text/utf8.h"
 
 #include <wchar.h>
 

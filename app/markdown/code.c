@@ -1,6 +1,6 @@
 #include "app/markdown/code.h"
 
-#include "kernels/base/utf8.h"
+#include "kernels/base/text/utf8.h"
 
 #include <ctype.h>
 #include <string.h>

@@ -3,7 +3,7 @@
 #include "config/config.h"
 #include "kernels/base/file.h"
 #include "kernels/base/path.h"
-#include "kernels/base/text.h"
+#include "kernels/base/text/text.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -25,12 +25,10 @@ static bool add_quoted(Text *text, const char *name) {
 Status default_model_keep(const char *name, char *path, Error *error) {
     static const char head[] =
         "# Written by palaver use; palaver.toml beside it counts more.\n[model]\npath = ";
-    char folder[PATH_ROOM];
     Text text = {0};
     Status status = config_default_model_path(path, error);
     if (status) return status;
-    snprintf(folder, sizeof folder, "%.*s", (int)(strrchr(path, '/') - path), path);
-    status = path_make_folder(folder, 0700, error);
+    status = path_make_folder_of(path, 0700, error);
     if (!status && (!text_add(&text, head, strlen(head)) || !add_quoted(&text, name)))
         status = error_set(error, STATUS_MEMORY, "no memory for the default model's name");
     if (!status) status = file_write(path, text.bytes, text.size, 0644, error);

@@ -4,7 +4,7 @@
 #define PALAVER_APP_HTTP_H
 
 #include "kernels/base/status.h"
-#include "kernels/base/text.h"
+#include "kernels/base/text/text.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>

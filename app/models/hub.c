@@ -3,9 +3,9 @@
 #include "app/models/fetch.h"
 #include "app/models/hub_cache.h"
 #include "kernels/base/file.h"
-#include "kernels/base/format.h"
+#include "kernels/base/text/format.h"
 #include "kernels/base/path.h"
-#include "kernels/base/quote.h"
+#include "kernels/base/text/quote.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -175,11 +175,10 @@ static Status check_disk(const Pull *p, int64_t left, Error *error) {
 
 // snapshots/COMMIT/NAME becomes a link to the blob.
 static Status link_file(const Pull *p, const HubFile *file, Error *error) {
-    char path[PATH_ROOM], folder[PATH_ROOM], to[PATH_ROOM] = "../../", there[PATH_ROOM];
+    char path[PATH_ROOM], to[PATH_ROOM] = "../../", there[PATH_ROOM];
     int n = snprintf(path, sizeof path, "%s/snapshots/%s/%s", p->folder, p->files.commit, file->name);
     if (n < 0 || n >= PATH_ROOM) return path_too_long(file->name, error);
-    snprintf(folder, sizeof folder, "%.*s", (int)(strrchr(path, '/') - path), path);
-    Status status = path_make_folder(folder, 0777, error);
+    Status status = path_make_folder_of(path, 0777, error);
     if (status) return status;
     for (const char *c = file->name; (c = strchr(c, '/')); c++) strcat(to, "../");
     snprintf(to + strlen(to), sizeof to - strlen(to), "blobs/%s", file->digest);
@@ -193,12 +192,11 @@ static Status link_file(const Pull *p, const HubFile *file, Error *error) {
 }
 
 static Status write_ref(const Pull *p, Error *error) {
-    char path[PATH_ROOM], folder[PATH_ROOM];
+    char path[PATH_ROOM];
     if (!strcmp(p->ref, p->files.commit)) return STATUS_OK;
     int n = snprintf(path, sizeof path, "%s/refs/%s", p->folder, p->ref);
     if (n < 0 || n >= PATH_ROOM) return path_too_long(p->ref, error);
-    snprintf(folder, sizeof folder, "%.*s", (int)(strrchr(path, '/') - path), path);
-    Status status = path_make_folder(folder, 0777, error);
+    Status status = path_make_folder_of(path, 0777, error);
     return status ? status : file_write(path, p->files.commit, strlen(p->files.commit), 0644, error);
 }
 

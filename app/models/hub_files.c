@@ -2,9 +2,9 @@
 
 #include "app/models/models_internal.h"
 #include "kernels/base/array.h"
-#include "kernels/base/json.h"
+#include "kernels/base/text/json.h"
 #include "kernels/base/path.h"
-#include "kernels/base/text.h"
+#include "kernels/base/text/text.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
 #include "app/terminal/text_shown.h"
 #include "kernels/base/array.h"
 #include "kernels/base/path.h"
-#include "kernels/base/text.h"
+#include "kernels/base/text/text.h"
 
 #include <dirent.h>
 #include <stdio.h>

@@ -1,10 +1,10 @@
 // Which of the models a name means.
 #include "app/models/models.h"
 
-#include "kernels/base/nearest.h"
-#include "kernels/base/quote.h"
+#include "kernels/base/text/nearest.h"
+#include "kernels/base/text/quote.h"
 #include "kernels/base/path.h"
-#include "kernels/base/text.h"
+#include "kernels/base/text/text.h"
 
 #include <errno.h>
 #include <limits.h>

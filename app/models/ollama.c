@@ -3,7 +3,7 @@
 #include "app/models/models_internal.h"
 
 #include "kernels/base/file.h"
-#include "kernels/base/json.h"
+#include "kernels/base/text/json.h"
 #include "kernels/base/path.h"
 
 #include <stdio.h>

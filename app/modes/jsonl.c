@@ -14,7 +14,7 @@
 #include "app/signals.h"
 #include "kernels/base/clock.h"
 #include "kernels/base/array.h"
-#include "kernels/base/quote.h"
+#include "kernels/base/text/quote.h"
 
 #include <stdlib.h>
 #include <string.h>

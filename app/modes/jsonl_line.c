@@ -3,7 +3,7 @@
 #include "config/config_unknown.h"
 #include "app/record/message_json.h"
 #include "app/terminal/text_shown.h"
-#include "kernels/base/quote.h"
+#include "kernels/base/text/quote.h"
 
 #include <stdlib.h>
 #include <string.h>

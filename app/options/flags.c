@@ -1,6 +1,6 @@
 #include "app/options/flags.h"
 
-#include "kernels/base/nearest.h"
+#include "kernels/base/text/nearest.h"
 
 #include <stddef.h>
 #include <stdio.h>

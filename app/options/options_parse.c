@@ -3,8 +3,8 @@
 #include "app/options/flags.h"
 #include "app/options/options_internal.h"
 
-#include "kernels/base/nearest.h"
-#include "kernels/base/quote.h"
+#include "kernels/base/text/nearest.h"
+#include "kernels/base/text/quote.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -10,7 +10,7 @@
 #ifndef PALAVER_APP_ATTACHMENT_H
 #define PALAVER_APP_ATTACHMENT_H
 
-#include "kernels/base/text.h"
+#include "kernels/base/text/text.h"
 
 // Adds a file's text [size] under its name. False: no memory.
 bool attachment_add(Text *to, const char *path, const char *text, size_t size);

@@ -2,9 +2,9 @@
 
 #include "app/record/transcript_salvage.h"
 #include "kernels/base/array.h"
-#include "kernels/base/nearest.h"
-#include "kernels/base/quote.h"
-#include "kernels/base/utf8.h"
+#include "kernels/base/text/nearest.h"
+#include "kernels/base/text/quote.h"
+#include "kernels/base/text/utf8.h"
 #include "kernels/base/file.h"
 
 #include <dirent.h>

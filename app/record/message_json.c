@@ -1,7 +1,7 @@
 #include "app/record/message_json.h"
 
-#include "kernels/base/nearest.h"
-#include "kernels/base/quote.h"
+#include "kernels/base/text/nearest.h"
+#include "kernels/base/text/quote.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,8 +2,8 @@
 
 #include "app/record/journal_list.h"
 #include "kernels/base/array.h"
-#include "kernels/base/format.h"
-#include "kernels/base/text.h"
+#include "kernels/base/text/format.h"
+#include "kernels/base/text/text.h"
 
 #include <dirent.h>
 #include <fcntl.h>

@@ -2,7 +2,7 @@
 #include "app/settings/settings.h"
 
 #include "config/embedded.h"
-#include "kernels/base/format.h"
+#include "kernels/base/text/format.h"
 #include "tokenizer/chat/chat_template.h"
 
 #include <string.h>

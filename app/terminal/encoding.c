@@ -1,7 +1,7 @@
 #include "app/terminal/encoding.h"
 
 #include "app/terminal/text_shown.h"
-#include "kernels/base/utf8.h"
+#include "kernels/base/text/utf8.h"
 
 #include <stdlib.h>
 

@@ -1,8 +1,8 @@
 #include "app/terminal/screen_internal.h"
 
 #include "kernels/base/clock.h"
-#include "kernels/base/format.h"
-#include "kernels/base/utf8.h"
+#include "kernels/base/text/format.h"
+#include "kernels/base/text/utf8.h"
 
 #include <stdio.h>
 #include <stdlib.h>

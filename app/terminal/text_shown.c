@@ -1,6 +1,6 @@
 #include "app/terminal/text_shown.h"
 
-#include "kernels/base/utf8.h"
+#include "kernels/base/text/utf8.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -10,7 +10,7 @@
 #include <wchar.h>
 
 #include "kernels/base/status.h"
-#include "kernels/base/text.h"
+#include "kernels/base/text/text.h"
 
 #define TEXT_REPLACEMENT 0xFFFDu
 

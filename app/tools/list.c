@@ -4,9 +4,9 @@
 #include "app/models/models.h"
 #include "app/terminal/page.h"
 #include "app/terminal/text_shown.h"
-#include "kernels/base/format.h"
-#include "kernels/base/json.h"
-#include "kernels/base/utf8.h"
+#include "kernels/base/text/format.h"
+#include "kernels/base/text/json.h"
+#include "kernels/base/text/utf8.h"
 
 #include <inttypes.h>
 #include <limits.h>

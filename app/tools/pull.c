@@ -3,7 +3,7 @@
 #include "app/models/facts.h"
 #include "app/models/hub.h"
 #include "app/signals.h"
-#include "kernels/base/format.h"
+#include "kernels/base/text/format.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -4,7 +4,9 @@
 #include "app/tools/shape.h"
 #include "engine/model/model.h"
 
+#include <fcntl.h>
 #include <signal.h>
+#include <unistd.h>
 
 // Whether what was asked for opens a model over several processes; the rest is rank 0's alone.
 static bool is_for_all(Command command) {
@@ -17,6 +19,10 @@ int serve_main(Program *program, const EngineWorld *world) {
     Model *model = NULL;
     Error error;
     if (!is_for_all(o->command)) return EXIT_WELL;
+    // srun gives its stdin to all, and waits for those that do not read it.
+    const int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    if (nothing >= 0) dup2(nothing, STDIN_FILENO);
+    if (nothing > STDIN_FILENO) close(nothing);
     // Nobody waits here to save anything; Ctrl-C in a terminal that all share is rank 0's.
     signal(SIGTERM, SIG_DFL);
     signal(SIGHUP, SIG_DFL);

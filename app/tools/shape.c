@@ -38,7 +38,7 @@ Status shape_open(Program *program, Error *error) {
         longest = (o->parallel && depth < prefill ? prefill : depth) + decode;
     longest = (longest > prefill ? longest : prefill) + 8;
     EngineOptions options = program->settings.engine;
-    status = ranks_find(&program->settings, &options.world, &text, error);
+    status = ranks_find(&program->settings, program->screen, &options.world, &text, error);
     if (status) {
         model_close(model);
         return status;

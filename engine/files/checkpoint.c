@@ -2,7 +2,7 @@
 // depend on a format (duplicate names, overlapping data, alignment).
 #include "engine/files/checkpoint_internal.h"
 #include "kernels/base/array.h"
-#include "kernels/base/text.h"
+#include "kernels/base/text/text.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
 #include "kernels/base/file.h"
 
 #include "engine/files/mapped.h"
-#include "kernels/base/text.h"
+#include "kernels/base/text/text.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -4,9 +4,9 @@
 #define PALAVER_ENGINE_CHECKPOINT_INTERNAL_H
 
 #include "engine/files/checkpoint.h"
-#include "kernels/base/json.h"
+#include "kernels/base/text/json.h"
 #include "kernels/base/path.h"
-#include "kernels/base/text.h"
+#include "kernels/base/text/text.h"
 
 #include <sys/stat.h>
 

@@ -1,6 +1,6 @@
 #include "engine/files/gguf_vocab.h"
 
-#include "kernels/base/text.h"
+#include "kernels/base/text/text.h"
 
 #include <stdio.h>
 #include <stdlib.h>

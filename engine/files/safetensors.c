@@ -5,7 +5,7 @@
 // A model in several files has model.safetensors.index.json, whose weight_map says which tensor is in which.
 #include "engine/files/checkpoint_internal.h"
 #include "kernels/base/path.h"
-#include "kernels/base/text.h"
+#include "kernels/base/text/text.h"
 
 #include <stdio.h>
 #include <stdlib.h>

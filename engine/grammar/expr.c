@@ -1,7 +1,7 @@
 #include "engine/grammar/expr.h"
 
 #include "kernels/base/array.h"
-#include "kernels/base/utf8.h"
+#include "kernels/base/text/utf8.h"
 
 #include <ctype.h>
 #include <stdarg.h>

@@ -2,7 +2,7 @@
 
 #include "kernels/base/array.h"
 #include "kernels/base/hash.h"
-#include "kernels/base/utf8.h"
+#include "kernels/base/text/utf8.h"
 
 #include <ctype.h>
 

@@ -3,7 +3,7 @@
 #include "engine/grammar/gbnf.h"
 #include "engine/grammar/regex.h"
 #include "engine/grammar/schema/schema.h"
-#include "kernels/base/utf8.h"
+#include "kernels/base/text/utf8.h"
 
 #include <stdlib.h>
 #include <string.h>

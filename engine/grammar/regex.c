@@ -1,6 +1,6 @@
 #include "engine/grammar/regex.h"
 
-#include "kernels/base/utf8.h"
+#include "kernels/base/text/utf8.h"
 
 #include <ctype.h>
 #include <stdio.h>

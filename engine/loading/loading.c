@@ -3,7 +3,7 @@
 #include "engine/backend.h"
 #include "engine/model/weights/conversion.h"
 #include "engine/smoothing.h"
-#include "kernels/base/format.h"
+#include "kernels/base/text/format.h"
 #include "kernels/cpu/memory.h"
 #include "kernels/part_weights.h"
 
@@ -189,9 +189,8 @@ Status loading_run(Engine *engine, const EngineOptions *options, Error *error) {
                  .made_up = options->random_weights};
     engine->forward.layers = calloc((size_t)n_layers, sizeof(Layer *));
     if (!engine->forward.layers) return error_set(error, STATUS_MEMORY, "no memory for %d layers", n_layers);
-    Status status = l.made_up
-                        ? STATUS_OK
-                        : smoothing_measure(engine->model, options->n_threads, &options->progress, error);
+    const SmoothingOptions smoothing = {options->n_threads, &options->progress, options->keeps_trials};
+    Status status = l.made_up ? STATUS_OK : smoothing_measure(engine->model, &smoothing, error);
     if (!status) status = begin_converting(&l, options->n_threads, error);
     if (!status) status = load_head(&l, error);
     const EnginePart *part = &engine->part;

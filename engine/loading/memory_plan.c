@@ -2,7 +2,7 @@
 // context fits beside them. Declared in engine.h (what is printed) and engine_internal.h.
 #include "engine/engine_internal.h"
 
-#include "kernels/base/format.h"
+#include "kernels/base/text/format.h"
 #include "kernels/shards/shard_ops.h"
 #include "kernels/shards/shards.h"
 #include "kernels/split/split.h"

@@ -9,7 +9,7 @@
 #include "engine/tuning/dispatch_file.h"
 #include "engine/tuning/visits_file.h"
 #include "kernels/base/clock.h"
-#include "kernels/base/format.h"
+#include "kernels/base/text/format.h"
 #include "kernels/base/path.h"
 #include "kernels/shards/shard_ops.h"
 #include "kernels/shards/shards.h"
@@ -130,8 +130,11 @@ static Status open_planned(Engine *engine, const Placement *place, const EngineO
         engine->backend = NULL;
         return status;
     }
-    engine->forward = (Forward){
-        .backend = engine->backend, .model = engine->model, .max_tokens = chunk, .max_logits = logits};
+    engine->forward = (Forward){.backend = engine->backend,
+                                .model = engine->model,
+                                .max_tokens = chunk,
+                                .max_logits = logits,
+                                .stages = engine->world ? options->world.size : 1};
     tell_dispatch(engine, is_measured ? &measured : NULL);
     if (!ops->w8 && conversion_needs(engine->model, DTYPE_W8))
         return error_set(

@@ -6,7 +6,7 @@
 #include "engine/model/architectures/architectures.h"
 #include "engine/model/model_internal.h"
 #include "engine/model/config/param.h"
-#include "kernels/base/text.h"
+#include "kernels/base/text/text.h"
 
 #include <ctype.h>
 #include <stdio.h>

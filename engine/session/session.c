@@ -133,11 +133,24 @@ typedef struct Reading {
     double looked;       // seconds of the clock
 } Reading;
 
+// Where steps pass several stages nobody waits: the last piece is with the last of them when the first one is done with
+// as many others.
+static void on_step(const Reading *r, int stages) {
+    const Session *s = r->session;
+    const int64_t told = s->sequence.length - r->first - (int64_t)(stages - 1) * r->n;
+    if (told > 0) (void)s->progress.step(s->progress.user, "reading", told, s->n_log - r->first);
+}
+
 static void on_layer(void *user, int done, int n_layers) {
     Reading *r = user;
     const Session *s = r->session;
     const Forward *forward = &s->engine->forward;
     float arrived;
+    if (forward->stages > 1 && done < n_layers) return;
+    if (forward->stages > 1) {
+        on_step(r, forward->stages);
+        return;
+    }
     Error ignored; // what follows fails of it as well
     if (++r->layers < r->look && done < n_layers) return;
     if (forward->backend->ops->read(forward->backend, &arrived, forward->x, sizeof arrived, &ignored)) return;
@@ -149,10 +162,20 @@ static void on_layer(void *user, int done, int n_layers) {
     (void)s->progress.step(s->progress.user, "reading", r->told, s->n_log - r->first);
 }
 
-// Evaluates whatever of the log is not in the cache and leaves the logits of its last token in forward.current.
-static Status evaluate_pending(Session *s, Error *error) {
-    if (session_has_logits(s)) return STATUS_OK;
-    session_want_logits(s);
+// What was asked for has failed: where steps pass several stages, any step since the cache was known to be well may be the
+// one. Only an interruption leaves the steps before it as they are, if they are well.
+static Status unsettle(Session *s, Status status) {
+    Forward *forward = &s->engine->forward;
+    Error late;
+    if (!status || forward->stages <= 1) return status;
+    if (status == STATUS_INTERRUPTED && !forward_settle(forward, &late)) return status;
+    if (s->sequence.length > s->settled) kv_sequence_truncate(&s->engine->cache, &s->sequence, s->settled);
+    session_drop_logits(s);
+    return status;
+}
+
+// What is pending, a piece at a time.
+static Status evaluate_pieces(Session *s, Error *error) {
     if (session_ahead_take(s)) return STATUS_OK;
     Forward *forward = &s->engine->forward;
     Reading reading = {.session = s, .first = s->sequence.length, .look = 1, .looked = clock_seconds()};
@@ -160,7 +183,7 @@ static Status evaluate_pending(Session *s, Error *error) {
     bool told = s->progress.step && session_pending(s) > 1;
     while (s->sequence.length < s->n_log) {
         int64_t n = session_pending(s);
-        reading.n = (int)(n < forward->max_tokens ? n : forward->max_tokens);
+        reading.n = forward_piece(forward, n);
         if (told && n > reading.n &&
             !s->progress.step(s->progress.user, "reading", reading.told, s->n_log - reading.first))
             return error_set(error, STATUS_INTERRUPTED, "interrupted");
@@ -174,6 +197,15 @@ static Status evaluate_pending(Session *s, Error *error) {
     Status status = forward_logits(forward, &last, 1, error);
     if (!status) s->engine->logits_of = s;
     return status;
+}
+
+// Evaluates whatever of the log is not in the cache and leaves the logits of its last token in forward.current.
+static Status evaluate_pending(Session *s, Error *error) {
+    s->settled = s->sequence.length;
+    if (session_has_logits(s)) return STATUS_OK;
+    session_want_logits(s);
+    s->settled = s->sequence.length;
+    return unsettle(s, evaluate_pieces(s, error));
 }
 
 // After a failure the log ends where the cache does, so that it never promises what is not there.
@@ -203,8 +235,9 @@ Status session_evaluate(Session *s, Error *error) {
     Status status = evaluate_pending(s, error);
     float arrived; // a logit on the host: only then has a backend that runs by itself done the work
     if (!status)
-        status = s->engine->backend->ops->read(s->engine->backend, &arrived, s->engine->forward.current,
-                                               sizeof arrived, error);
+        status =
+            unsettle(s, s->engine->backend->ops->read(s->engine->backend, &arrived,
+                                                      s->engine->forward.current, sizeof arrived, error));
     return status ? give_up(s, status) : STATUS_OK;
 }
 
@@ -227,7 +260,7 @@ Status session_draw(Session *s, const SampleParams *params, int32_t *token, Erro
     if (!status)
         status = forward_draws_ahead(&s->engine->forward) && !s->engine->no_steps_ahead
                      ? draw_ahead(s, params, token, error)
-                     : forward_sample(&s->engine->forward, 1, params, token, error);
+                     : unsettle(s, forward_sample(&s->engine->forward, 1, params, token, error));
     return status ? status : forward_check_sampled(*token, error);
 }
 
@@ -242,8 +275,8 @@ Status session_logits(Session *s, float *logits, Error *error) {
     Status status = evaluate_pending(s, error);
     if (status) return status;
     size_t bytes = (size_t)s->engine->model->shape.vocab_size * sizeof(float);
-    return s->engine->backend->ops->read(s->engine->backend, logits, s->engine->forward.current, bytes,
-                                         error);
+    return unsettle(s, s->engine->backend->ops->read(s->engine->backend, logits, s->engine->forward.current,
+                                                     bytes, error));
 }
 
 // The logits of log positions [from, to) of the step just evaluated, which began at position `first`.
@@ -271,6 +304,7 @@ static Status read_logits(Session *s, int64_t first, int64_t from, int64_t to, f
 static Status evaluate_all(Session *s, int64_t from, float *logits, Error *error) {
     int64_t vocab = s->engine->model->shape.vocab_size;
     Status status = STATUS_OK;
+    s->settled = s->sequence.length;
     while (s->sequence.length < s->n_log && !status) {
         int64_t first = s->sequence.length, end = first + s->engine->forward.max_tokens;
         if (end > s->n_log) end = s->n_log;
@@ -279,6 +313,8 @@ static Status evaluate_all(Session *s, int64_t from, float *logits, Error *error
         if (!status && begin < end)
             status = read_logits(s, first, begin, end, logits + (begin - from) * vocab, error);
     }
+    if (!status) status = forward_settle(&s->engine->forward, error);
+    status = unsettle(s, status);
     return status ? give_up(s, status) : STATUS_OK;
 }
 

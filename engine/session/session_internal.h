@@ -10,6 +10,7 @@ struct Session {
     KvSequence sequence; // of the log's first tokens
     int32_t *log;        // [context_size + 1]: the last token may wait for its evaluation
     int64_t n_log;       // tokens in the log
+    int64_t settled;     // tokens of the cache that were known to be well when the last evaluation began
     int64_t n_expected;  // see session_expect()
     uint64_t
         version; // another one, unique in the engine, whenever log or cache change but by an appended token

@@ -47,9 +47,6 @@ static inline int64_t snapshot_pieces(const SnapshotHeader *header) {
 // Makes room for them, in one piece of memory that begins at `sums`.
 Status snapshot_tables_open(const SnapshotHeader *header, SnapshotTables *tables, Error *error);
 
-// What tells a model from others, sampled, going on from `hash`.
-uint64_t snapshot_hash_model(const Model *model, uint64_t hash);
-
 // STATUS_FILE: there is no such set of frequencies.
 Status snapshot_owner_of(const Session *session, int rope_set, uint64_t words, SnapshotOwner *owner,
                          Error *error);

@@ -2,50 +2,15 @@
 #include "engine/session/snapshot_internal.h"
 
 #include "engine/cache/key_rounding.h"
+#include "engine/model/model_hash.h"
 #include "kernels/base/checksum.h"
 #include "kernels/base/hash.h"
-#include "kernels/base/json.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/hosts/hosts.h"
 #include "kernels/shards/shards.h"
 #include "kernels/split/split.h"
 
 #include <stdlib.h>
-
-enum { SAMPLES = 8, SAMPLE_BYTES = 256 };
-
-#define HASH(hash, value) hash_bytes(hash, &(value), sizeof(value))
-
-// Names, types, shapes, and some bytes at even distances: two models that differ in nothing else differ in nearly every
-// weight, and all of them would take seconds.
-static uint64_t hash_tensor(uint64_t hash, const CheckpointTensor *t) {
-    hash = hash_bytes(hash, t->name, strlen(t->name) + 1);
-    hash = hash_bytes(hash, t->type_name, strlen(t->type_name) + 1);
-    hash = HASH(hash, t->shape);
-    const size_t step = t->bytes / SAMPLES;
-    if (t->bytes <= (size_t)SAMPLES * SAMPLE_BYTES) return hash_bytes(hash, t->data, t->bytes);
-    for (size_t i = 0; i < SAMPLES; i++)
-        hash = hash_bytes(hash, (const char *)t->data + i * step, SAMPLE_BYTES);
-    return hash;
-}
-
-// What the files say besides: windows, caps, scales, norms. Arrays are the tokenizer's.
-static uint64_t hash_meta(uint64_t hash, const Checkpoint *c) {
-    char *config =
-        checkpoint_config(c) ? json_dumps(checkpoint_config(c), JSON_SORT_KEYS | JSON_COMPACT) : NULL;
-    if (config) hash = hash_bytes(hash, config, strlen(config));
-    free(config);
-    for (int64_t i = 0; i < checkpoint_n_meta(c); i++) {
-        const MetaValue *v = checkpoint_meta_at(c, i);
-        if (v->type == META_ARRAY) continue;
-        hash = hash_bytes(hash, v->key, strlen(v->key) + 1);
-        hash = HASH(hash, v->integer);
-        hash = HASH(hash, v->number);
-        hash = HASH(hash, v->flag);
-        if (v->type == META_STRING) hash = hash_bytes(hash, v->string.data, v->string.length);
-    }
-    return hash;
-}
 
 static uint64_t hash_backend(uint64_t hash, const Backend *backend) {
     const char *name = backend->ops->name, *loops = cpu_loops_name(backend);
@@ -69,22 +34,12 @@ static uint64_t hash_backends(const Backend *backend) {
     return hash;
 }
 
-uint64_t snapshot_hash_model(const Model *m, uint64_t hash) {
-    const int sizes[] = {m->shape.n_layers, m->shape.hidden_size, m->shape.n_heads,
-                         m->shape.intermediate_size};
-    hash = HASH(hash, sizes); // all that there is of a model whose weights are made up
-    if (m->checkpoint) hash = hash_meta(hash, m->checkpoint);
-    for (int64_t i = 0; m->checkpoint && i < checkpoint_n_tensors(m->checkpoint); i++)
-        hash = hash_tensor(hash, checkpoint_tensor(m->checkpoint, i));
-    return hash;
-}
-
 static uint64_t hash_model(const Engine *engine) {
     uint64_t hash = hash_backends(engine->backend);
     hash = HASH(hash, engine->model->weights);
     for (int l = 0; engine->model->smoothing && l < engine->model->shape.n_layers; l++)
         if (engine->model->smoothing[l]) hash = HASH(hash, l);
-    return snapshot_hash_model(engine->model, hash);
+    return model_hash(engine->model, hash);
 }
 
 static uint64_t hash_tokenizer(const Tokenizer *tokenizer) {

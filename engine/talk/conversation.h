@@ -64,6 +64,7 @@ typedef struct ReplyReport {
     double decode_seconds;      // from the first to the last token
     int64_t used, context_size; // tokens in the window afterwards, and its size
     FinishReason finish;
+    bool kept; // the reply is among the messages; also where the backend was lost in the middle of it
 } ReplyReport;
 
 // Opens an empty conversation with a session of its own. The template is kept by reference.
@@ -91,6 +92,7 @@ void conversation_take(Conversation *conversation, MessageList *list);
 // stop string, the limit or an interrupt, and appends the reply to the messages (or lengthens it). STATUS_CONTEXT:
 // the prompt cannot fit; any other error: the messages are as they were before the call. An interrupt while the prompt
 // is read in gives STATUS_INTERRUPTED and leaves the messages alone; one during the reply keeps it as it is, STATUS_OK.
+// A backend that is lost during the reply does so, too, but with STATUS_FATAL (ReplyReport.kept).
 Status conversation_reply(Conversation *conversation, bool resume, const ConversationEvents *events,
                           ReplyReport *report, Error *error);
 

@@ -1,6 +1,6 @@
 // A prompt that is too long for the context by itself: what of it is read where the settings want it cut.
 #include "engine/talk/conversation_internal.h"
-#include "kernels/base/utf8.h"
+#include "kernels/base/text/utf8.h"
 
 #include <stdlib.h>
 

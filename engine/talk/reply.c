@@ -8,7 +8,7 @@
 #include "engine/talk/stop.h"
 #include "kernels/base/array.h"
 #include "kernels/base/clock.h"
-#include "kernels/base/utf8.h"
+#include "kernels/base/text/utf8.h"
 #include "tokenizer/chat/channels.h"
 
 #include <stdlib.h>
@@ -297,19 +297,23 @@ static void reply_free(Reply *r) {
 
 Status reply_end(Reply *r, Status status, Error *error) {
     ReplyReport *report = r->report;
-    if (status == STATUS_INTERRUPTED && r->was_read) {
+    const bool lost = status == STATUS_FATAL;
+    Error beside; // what else fails, where it is the loss that is told
+    Error *told = lost ? &beside : error;
+    if ((status == STATUS_INTERRUPTED && r->was_read) || (lost && report->n_reply > 0)) {
         report->finish = FINISH_INTERRUPTED;
         status = STATUS_OK;
     }
-    if (!status) status = engine_check_files(r->conversation->engine, error); // while it was written, too
+    if (!status) status = engine_check_files(r->conversation->engine, told); // while it was written, too
     reply_message(r)->interrupted = report->finish > FINISH_STOP;
-    if (!status && report->finish != FINISH_STOP) status = finish_text(r, error);
+    if (!status && report->finish != FINISH_STOP) status = finish_text(r, told);
     report->first_token_seconds = r->first > 0 ? r->first - r->start : 0;
     report->decode_seconds = r->first > 0 ? clock_seconds() - r->first : 0;
     report->used = session_length(r->conversation->session);
+    report->kept = !status;
     if (status) roll_back(r);
     reply_free(r);
-    return status;
+    return lost ? STATUS_FATAL : status;
 }
 
 Status reply_begin(Conversation *c, bool resume, const ConversationEvents *events, ReplyReport *report,

@@ -31,7 +31,8 @@ void reply_params(Reply *reply, SampleParams *params);
 Status reply_token(Reply *reply, int32_t id, bool *moved, Error *error);
 
 // Ends the reply, which is freed. `status` is what came of making it: where that is a failure, the messages become what
-// they were, and it is returned; an interrupt after the prompt was read in is none.
+// they were, and it is returned; an interrupt after the prompt was read in is none. STATUS_FATAL behind the first token
+// is returned, but what was said is kept as after an interrupt (ReplyReport.kept).
 Status reply_end(Reply *reply, Status status, Error *error);
 
 #endif

@@ -2,13 +2,12 @@
 
 #include "kernels/base/file.h"
 #include "kernels/base/path.h"
-#include "kernels/base/toml.h"
+#include "kernels/base/text/toml.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum {
     MOST_BYTES = 1 << 16,
@@ -171,13 +170,8 @@ Status dispatch_file_read(const char *path, const CardFacts *card, DispatchFile 
                           Error *error) {
     char *text;
     size_t size;
-    int fd;
-    int64_t bytes;
-    Status status = file_open_regular(path, &fd, &bytes, missing, error);
+    Status status = file_read_regular(path, MOST_BYTES, &text, &size, missing, error);
     if (status || *missing) return status;
-    close(fd);
-    status = file_read(path, MOST_BYTES, &text, &size, error);
-    if (status) return status;
     status = dispatch_file_parse(path, text, size, card, file, error);
     free(text);
     return status;
@@ -207,15 +201,12 @@ static void print_file(const DispatchFile *file, FILE *out) {
 }
 
 Status dispatch_file_write(const char *path, const DispatchFile *file, Error *error) {
-    char folder[PATH_ROOM], *text = NULL;
+    char *text = NULL;
     size_t size;
     for (const char *p = file->card.name; *p; p++)
         if (*p == '"' || *p == '\\' || (unsigned char)*p < ' ')
             return error_set(error, STATUS_UNSUPPORTED, "a card called %s", file->card.name);
-    snprintf(folder, sizeof folder, "%s", path);
-    char *slash = strrchr(folder, '/');
-    if (slash) *slash = 0;
-    Status status = slash ? path_make_folder(folder, 0755, error) : STATUS_OK;
+    Status status = path_make_folder_of(path, 0755, error);
     if (status) return status;
     FILE *out = open_memstream(&text, &size);
     if (out) print_file(file, out);

@@ -3,13 +3,12 @@
 #include "engine/loading/trial.h"
 #include "kernels/base/file.h"
 #include "kernels/base/hash.h"
-#include "kernels/base/toml.h"
+#include "kernels/base/text/toml.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { MOST_BYTES = 4096 };
 
@@ -48,24 +47,17 @@ bool visits_file_parse(const VisitsFile *file, const char *text, size_t length, 
 bool visits_file_read(const VisitsFile *file, int *visits_from) {
     char *text;
     size_t size;
-    int fd;
-    int64_t bytes;
     bool missing;
     Error ignored;
-    if (file_open_regular(file->path, &fd, &bytes, &missing, &ignored) || missing) return false;
-    close(fd);
-    if (file_read(file->path, MOST_BYTES, &text, &size, &ignored)) return false;
+    if (file_read_regular(file->path, MOST_BYTES, &text, &size, &missing, &ignored) || missing) return false;
     const bool good = visits_file_parse(file, text, size, visits_from);
     free(text);
     return good;
 }
 
 Status visits_file_write(const VisitsFile *file, int visits_from, Error *error) {
-    char folder[PATH_ROOM], text[MOST_BYTES];
-    snprintf(folder, sizeof folder, "%s", file->path);
-    char *slash = strrchr(folder, '/');
-    if (slash) *slash = 0;
-    Status status = slash ? path_make_folder(folder, 0755, error) : STATUS_OK;
+    char text[MOST_BYTES];
+    Status status = path_make_folder_of(file->path, 0755, error);
     const int n =
         snprintf(text, sizeof text,
                  "# From how many tokens of a prompt on layers of the CPU are computed on the GPU: "

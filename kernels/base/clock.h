@@ -1,13 +1,18 @@
-// Time for measuring: seconds from an arbitrary beginning that never go back.
+// Time for measuring, from an arbitrary beginning, that never goes back.
 #ifndef PALAVER_BASE_CLOCK_H
 #define PALAVER_BASE_CLOCK_H
 
+#include <stdint.h>
 #include <time.h>
 
-static inline double clock_seconds(void) {
+static inline int64_t clock_nanoseconds(void) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+    return now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
+}
+
+static inline double clock_seconds(void) {
+    return 1e-9 * (double)clock_nanoseconds();
 }
 
 #endif

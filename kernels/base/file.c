@@ -36,6 +36,24 @@ Status file_open_regular(const char *path, int *fd, int64_t *size, bool *missing
     return error_set(error, STATUS_FILE, "%s: not a regular file", path);
 }
 
+Status file_read_regular(const char *path, size_t limit, char **text, size_t *size, bool *missing,
+                         Error *error) {
+    int fd;
+    int64_t bytes;
+    *text = NULL;
+    *size = 0;
+    Status status = file_open_regular(path, &fd, &bytes, missing, error);
+    if (status || fd < 0) return status;
+    FILE *file = fdopen(fd, "rb");
+    if (!file) {
+        close(fd);
+        return error_set(error, STATUS_MEMORY, "%s: out of memory", path);
+    }
+    status = file_read_stream(file, path, limit, text, size, error);
+    fclose(file);
+    return status;
+}
+
 Status file_read(const char *path, size_t limit, char **text, size_t *size, Error *error) {
     *text = NULL;
     *size = 0;

@@ -19,6 +19,10 @@ extern "C" {
 // why; with `missing` (may be NULL), a file that does not exist is STATUS_OK, *missing true and *fd -1.
 Status file_open_regular(const char *path, int *fd, int64_t *size, bool *missing, Error *error);
 
+// Reads a regular file whole; otherwise as file_open_regular() and file_read(). *text is NULL where it is missing.
+Status file_read_regular(const char *path, size_t limit, char **text, size_t *size, bool *missing,
+                         Error *error);
+
 // Reads a whole file of at most `limit` bytes. *text is malloc'ed and NUL-terminated (it may hold further
 // NULs). STATUS_INTERRUPTED where a signal ends the wait for a pipe.
 Status file_read(const char *path, size_t limit, char **text, size_t *size, Error *error);

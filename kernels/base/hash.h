@@ -14,4 +14,7 @@ static inline uint64_t hash_bytes(uint64_t hash, const void *bytes, size_t size)
     return hash;
 }
 
+// Goes on with the bytes of a variable or field, which has none that are not set.
+#define HASH(hash, value) hash_bytes(hash, &(value), sizeof(value))
+
 #endif

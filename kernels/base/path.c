@@ -1,8 +1,8 @@
 #include "kernels/base/path.h"
 
-#include "kernels/base/nearest.h"
+#include "kernels/base/text/nearest.h"
 #include "kernels/base/array.h"
-#include "kernels/base/quote.h"
+#include "kernels/base/text/quote.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -63,6 +63,14 @@ Status path_make_folder(const char *path, mode_t mode, Error *error) {
             return error_set(error, STATUS_FILE, "%s: the folder cannot be made: %s", part, strerror(errno));
     }
     return STATUS_OK;
+}
+
+Status path_make_folder_of(const char *path, mode_t mode, Error *error) {
+    char folder[PATH_ROOM];
+    const char *slash = strrchr(path, '/');
+    if (!slash || slash == path) return STATUS_OK;
+    const int n = snprintf(folder, sizeof folder, "%.*s", (int)(slash - path), path);
+    return n < PATH_ROOM ? path_make_folder(folder, mode, error) : path_too_long(path, error);
 }
 
 char *path_join(const char *folder, const char *name) {

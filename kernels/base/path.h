@@ -38,6 +38,9 @@ bool path_find_bundled(const char *program, char *path);
 // Makes a folder and those above it, each with `mode`; one that exists is fine.
 Status path_make_folder(const char *path, mode_t mode, Error *error);
 
+// The same of the folder that a file at `path` would lie in; a name alone lies in the working folder.
+Status path_make_folder_of(const char *path, mode_t mode, Error *error);
+
 // The model that `name` means: a path as it is, else a name (with or without .gguf) in the models folder;
 // NULL or "": the default model, else the only one there, else, where there is none, the bundled one.
 // `program` is path_program()'s folder, or NULL: then there is no bundled one. STATUS_FILE names what is

@@ -25,8 +25,9 @@ int attention_cut_tiles(const StepSequence *sequences, int n_sequences, int tile
 }
 
 void attention_query(const AttendTile *tile, int row, bool is_sink, float *q) {
-    const float *from = tile->q + attend_row_offset(tile, row);
-    for (int d = 0; d < tile->head_dim; d++) q[d] = from[d] * tile->scale;
+    const float *from = tile->q + attend_row_offset(tile, row), scale = tile->scale;
+    const int head_dim = tile->head_dim; // q may be anything, as far as a compiler sees
+    for (int d = 0; d < head_dim; d++) q[d] = from[d] * scale;
     if (is_sink && tile->rope) rope_turn(tile->rope, tile->sink_cos, tile->sink_sin, q);
     const float *balance = tile->kv->key_balance;
     for (int d = 0; balance && d < tile->head_dim; d++) q[d] *= balance[tile->kv_head * tile->head_dim + d];

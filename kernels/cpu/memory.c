@@ -79,17 +79,21 @@ typedef struct MemoryLimit {
     int64_t total, available;
 } MemoryLimit;
 
-// What files' cached pages take can be had back, so it counts as available.
-static int64_t inactive_file(const char *folder, bool second) {
+// What files' cached pages take can be had back, so it counts as available: also those read more than once, as a model's
+// are (active), as the kernel counts them in MemAvailable. A file system in memory is not among them.
+static uint64_t cached_files(const char *folder, bool second) {
     char path[PATH_MAX], line[128];
-    long long bytes = 0;
+    unsigned long long bytes = 0;
+    uint64_t sum = 0;
     if (snprintf(path, sizeof path, "%s/memory.stat", folder) >= (int)sizeof path) return 0;
     FILE *file = fopen(path, "re");
     if (file == NULL) return 0;
-    const char *format = second ? "inactive_file %lld" : "total_inactive_file %lld";
-    while (fgets(line, sizeof line, file) != NULL && sscanf(line, format, &bytes) != 1) continue;
+    const char *inactive = second ? "inactive_file %llu" : "total_inactive_file %llu",
+               *active = second ? "active_file %llu" : "total_active_file %llu";
+    while (fgets(line, sizeof line, file) != NULL)
+        if (sscanf(line, inactive, &bytes) == 1 || sscanf(line, active, &bytes) == 1) sum += bytes;
     fclose(file);
-    return bytes;
+    return sum;
 }
 
 static void look_at_memory(const char *folder, bool second, void *result) {
@@ -97,7 +101,8 @@ static void look_at_memory(const char *folder, bool second, void *result) {
     int64_t most, used;
     if (!read_number(folder, second ? "memory.max" : "memory.limit_in_bytes", &most)) return; // "max": none
     if (!read_number(folder, second ? "memory.current" : "memory.usage_in_bytes", &used)) return;
-    int64_t available = most - used + inactive_file(folder, second);
+    const uint64_t cached = cached_files(folder, second);
+    int64_t available = cached < (uint64_t)used ? most - used + (int64_t)cached : most;
     if (available < 0) available = 0;
     if (available > most) available = most;
     if (most < limit->total) limit->total = most;

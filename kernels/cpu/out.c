@@ -22,6 +22,12 @@ static void norm_residual(const CpuBackend *cpu, Norm norm, float *x) {
     if (cpu->shape->normed_residual != 0) threads_run(cpu->threads, cpu->n_tokens, norm_residual_row, &r);
 }
 
+// A norm behind a part; of a share of the part none.
+static Norm norm_behind(const CpuBackend *cpu, Norm norm) {
+    const Norm none = {0};
+    return cpu->shape->adds_shares ? none : norm;
+}
+
 Status cpu_out(Backend *backend, const Layer *layer, const void *y, void *x, Error *error) {
     CpuBackend *cpu = cpu_backend(backend);
     (void)error;
@@ -29,7 +35,8 @@ Status cpu_out(Backend *backend, const Layer *layer, const void *y, void *x, Err
     if (cpu->shape->latent.rank > 0) y = cpu_latent_values(cpu, layer, y);
     Activations activations = cpu_activations(cpu, y, cpu->n_tokens, wo->cols, &wo, 1);
     norm_residual(cpu, layer->attn_norm, x);
-    cpu_add_linear(cpu, &(AddedLinear){wo, layer->bo, layer->attn_post_norm}, &activations, x);
+    cpu_add_linear(cpu, &(AddedLinear){wo, layer->bo, norm_behind(cpu, layer->attn_post_norm)}, &activations,
+                   x);
     return STATUS_OK;
 }
 
@@ -42,7 +49,8 @@ Status cpu_down(Backend *backend, const Layer *layer, const void *g, void *x, Er
         cpu_experts_down(cpu, layer, g, x);
     } else {
         Activations activations = cpu_activations(cpu, g, cpu->n_tokens, w->cols, &w, 1);
-        cpu_add_linear(cpu, &(AddedLinear){w, layer->b_down, layer->ffn_post_norm}, &activations, x);
+        cpu_add_linear(cpu, &(AddedLinear){w, layer->b_down, norm_behind(cpu, layer->ffn_post_norm)},
+                       &activations, x);
     }
     if (layer->weights.token_gate.data) cpu_add_token_rows(cpu, layer, x);
     cpu_scale_x(cpu, layer, x);

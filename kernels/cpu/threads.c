@@ -1,12 +1,13 @@
 #include "kernels/cpu/threads.h"
 #include "kernels/cpu/memory.h"
+#include "kernels/base/clock.h"
+#include "kernels/base/spin.h"
 
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
-#include <time.h>
 
 #define SPIN_NANOSECONDS 200000 // how long a worker spins before it sleeps
 #define SPINS_PER_LOOK 64       // pauses between two looks at the clock
@@ -47,20 +48,6 @@ static unsigned long long ticket_round(unsigned long long ticket) {
     return ticket >> 2 * PART_BITS;
 }
 
-static void pause_briefly(void) {
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#else
-    sched_yield();
-#endif
-}
-
-static int64_t nanoseconds(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
-}
-
 static void take_parts(Threads *threads, int thread) {
     for (int64_t done = 0;; done++) {
         unsigned long long ticket = atomic_fetch_add_explicit(&threads->ticket, 1, memory_order_acquire);
@@ -76,14 +63,14 @@ static void take_parts(Threads *threads, int thread) {
 // Returns the round's number when it differs from `seen`: spinning first, then asleep.
 static unsigned long long wait_for_round(Threads *threads, unsigned long long seen) {
     unsigned long long round;
-    int64_t start = nanoseconds();
+    int64_t start = clock_nanoseconds();
     do {
         for (int i = 0; i < SPINS_PER_LOOK; i++) {
             round = ticket_round(atomic_load_explicit(&threads->ticket, memory_order_acquire));
             if (round != seen) return round;
-            pause_briefly();
+            spin_pause();
         }
-    } while (nanoseconds() - start < SPIN_NANOSECONDS);
+    } while (clock_nanoseconds() - start < SPIN_NANOSECONDS);
     // The caller changes the ticket before it looks at `sleepers`, this thread the other way round: one of them
     // sees the other.
     pthread_mutex_lock(&threads->lock);
@@ -166,7 +153,7 @@ void threads_run(Threads *threads, int64_t n_parts, ThreadsTask task, void *cont
     start_round(threads, n_parts);
     take_parts(threads, 0);
     for (int spins = 1; atomic_load_explicit(&threads->finished, memory_order_acquire) < n_parts; spins++) {
-        pause_briefly();
+        spin_pause();
         if (spins % 1024 == 0) sched_yield(); // more threads than cores: let the others run
     }
 }

@@ -3,6 +3,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 typedef enum Need { REQUIRED, OPTIONAL, NEVER } Need;
 
@@ -71,105 +72,157 @@ static Need norm_bias_of(const DecoderShape *s) {
     return s->norm == NORM_LAYER ? OPTIONAL : NEVER;
 }
 
-Status cpu_load_layer(Backend *backend, const LayerWeights *host, Layer **out, Error *error) {
-    CpuBackend *cpu = cpu_backend(backend);
-    const DecoderShape *s = cpu->shape;
-    Layer *layer = calloc(1, sizeof *layer);
-    if (layer == NULL) return error_set(error, STATUS_MEMORY, "not enough memory for a layer");
-    layer->weights = *host;
+// What a layer of a shape is to have, part by part.
+typedef struct Checklist {
+    Expected rows[64];
+    int n;
+} Checklist;
+
+static void expect(Checklist *list, const Expected *rows, size_t bytes) {
+    memcpy(list->rows + list->n, rows, bytes);
+    list->n += (int)(bytes / sizeof *rows);
+}
+
+static bool attends(const LayerWeights *w) {
+    return w->part != LAYER_EXPERTS;
+}
+
+static void expect_attention(const DecoderShape *s, Layer *layer, Checklist *list) {
     const LayerWeights *w = &layer->weights;
-    Status made = make_up(cpu, &layer->weights, sizeof layer->weights, error);
-    if (made) {
-        free(layer);
-        return made;
-    }
+    const Latent *l = &s->latent;
+    const LayerHeads heads = layer_heads(s, w->index);
+    const bool latent = attends(w) && l->rank > 0, low = latent && l->q_rank > 0,
+               apart = layer_norms_rows(s, w) || s->head_layer_norms;
+    const Need needed = attends(w) ? REQUIRED : NEVER, of_keys = s->heads_of_layers ? OPTIONAL : needed,
+               plain = latent ? NEVER : OPTIONAL;
+    const int64_t hidden = s->hidden_size,
+                  q_width = latent ? decoder_query_width(s) : (int64_t)s->n_heads * heads.head_dim,
+                  kv_width = (int64_t)heads.n_kv_heads * heads.head_dim,
+                  attended = latent ? decoder_attended_width(s) : q_width;
+    Norm *norm = &layer->attn_norm;
+    const Expected rows[] = {
+        {"attn_norm", &w->attn_norm, 1, hidden, OPTIONAL, .offset = s->norm_offset, .vector = &norm->weight},
+        {"attn_norm_bias", &w->attn_norm_bias, 1, hidden, norm_bias_of(s), .vector = &norm->bias},
+        {"wq", &w->wq, q_width, low ? l->q_rank : hidden, .need = needed},
+        {"bq", &w->bq, 1, q_width, plain, .vector = &layer->bq},
+        {"wk", &w->wk, kv_width, hidden, .need = of_keys},
+        {"bk", &w->bk, 1, kv_width, plain, .vector = &layer->bk},
+        {"wv", &w->wv, kv_width, hidden, .need = latent ? NEVER : of_keys},
+        {"bv", &w->bv, 1, kv_width, plain, .vector = &layer->bv},
+        {"attn_post_norm", &w->attn_post_norm, 1, hidden, OPTIONAL, .offset = s->norm_offset,
+         .vector = &layer->attn_post_norm.weight},
+        {"q_norm", &w->q_norm, 1, apart ? q_width : heads.head_dim, plain, .offset = s->norm_offset,
+         .vector = &layer->q_norm},
+        {"k_norm", &w->k_norm, 1, apart ? kv_width : heads.head_dim, plain, .offset = s->norm_offset,
+         .vector = &layer->k_norm},
+        {"v_norm", &w->v_norm, 1, heads.head_dim, plain, .vector = &layer->v_norm},
+        {"wo", &w->wo, hidden, attended, .need = needed},
+        {"bo", &w->bo, 1, hidden, OPTIONAL, .vector = &layer->bo},
+    };
+    expect(list, rows, sizeof rows);
+}
+
+static void expect_latents(const DecoderShape *s, Layer *layer, Checklist *list) {
+    const LayerWeights *w = &layer->weights;
+    const Latent *l = &s->latent;
+    const bool latent = attends(w) && l->rank > 0;
+    const Need needed = latent ? REQUIRED : NEVER, of_low = latent && l->q_rank > 0 ? REQUIRED : NEVER;
+    const Expected rows[] = {
+        {"q_down", &w->q_down, l->q_rank, s->hidden_size, .need = of_low},
+        {"q_down_norm", &w->q_down_norm, 1, l->q_rank, of_low, .vector = &layer->q_down_norm},
+        {"latent_norm", &w->latent_norm, 1, l->rank, needed, .vector = &layer->latent_norm},
+        {"k_up", &w->k_up, (int64_t)s->n_heads * l->rank, l->plain_dim, .need = needed},
+        {"v_up", &w->v_up, (int64_t)s->n_heads * l->value_dim, l->rank, .need = needed},
+    };
+    expect(list, rows, sizeof rows);
+}
+
+// Where there are experts, all of them are one below the other.
+static void expect_feed_forward(const DecoderShape *s, Layer *layer, Checklist *list) {
+    const LayerWeights *w = &layer->weights;
     const Experts *e = &s->experts;
-    const bool experts = w->router.data != NULL; // of which all are one below the other
-    const bool attends = w->part != LAYER_EXPERTS, rests = w->part != LAYER_WITHOUT_EXPERTS; // what it has
+    const bool experts = w->router.data != NULL, rests = w->part != LAYER_WITHOUT_EXPERTS;
     const int64_t n = experts ? e->n : 1, hidden = s->hidden_size,
                   wide = n * (experts                        ? e->size
                               : s->heads_of_layers || !rests ? w->w_up.rows
                                                              : s->intermediate_size);
-    const int64_t shared = e->shared_size;
-    Need of_experts = experts ? OPTIONAL : NEVER, of_shared = !experts || !shared ? NEVER
-                                                              : attends           ? REQUIRED
-                                                                                  : OPTIONAL;
-    const Need of_ffn = rests ? REQUIRED : OPTIONAL, of_attention = attends ? REQUIRED : NEVER;
-    const Latent *l = &s->latent;
-    const bool latent = attends && l->rank > 0, low = latent && l->q_rank > 0;
-    const Need plain = latent ? NEVER : OPTIONAL, of_latent = latent ? REQUIRED : NEVER,
-               of_low = low ? REQUIRED : NEVER;
-    const Need beside = experts && e->beside ? REQUIRED : NEVER;
-    const LayerHeads heads = layer_heads(s, w->index);
-    const int64_t q_width = latent ? decoder_query_width(s) : (int64_t)s->n_heads * heads.head_dim,
-                  kv_width = (int64_t)heads.n_kv_heads * heads.head_dim, rows_of_tokens = s->token_size,
-                  attended = latent ? decoder_attended_width(s) : q_width;
-    const Need of_keys = s->heads_of_layers ? OPTIONAL : of_attention,
+    const Need needed = rests ? REQUIRED : OPTIONAL, gate_bias = w->w_gate.data ? OPTIONAL : NEVER,
+               post_norm = !experts    ? OPTIONAL
+                           : e->beside ? REQUIRED
+                                       : NEVER,
                of_tokens = s->token_size ? REQUIRED : NEVER;
-    Need norm_bias = norm_bias_of(s), gate_bias = w->w_gate.data ? OPTIONAL : NEVER;
-    Norm *attn_norm = &layer->attn_norm, *ffn_norm = &layer->ffn_norm;
-    const bool rows = layer_norms_rows(s, w), apart = rows || s->head_layer_norms;
-    const Expected expected[] = {
-        {"attn_norm", &w->attn_norm, 1, hidden, OPTIONAL, s->norm_offset, 0, &attn_norm->weight, false},
-        {"attn_norm_bias", &w->attn_norm_bias, 1, hidden, norm_bias, 0, 0, &attn_norm->bias, false},
-        {"wq", &w->wq, q_width, low ? l->q_rank : hidden, of_attention, 0, 0, NULL, false},
-        {"bq", &w->bq, 1, q_width, plain, 0, 0, &layer->bq, false},
-        {"wk", &w->wk, kv_width, hidden, of_keys, 0, 0, NULL, false},
-        {"bk", &w->bk, 1, kv_width, plain, 0, 0, &layer->bk, false},
-        {"wv", &w->wv, kv_width, hidden, latent ? NEVER : of_keys, 0, 0, NULL, false},
-        {"bv", &w->bv, 1, kv_width, plain, 0, 0, &layer->bv, false},
-        {"attn_post_norm", &w->attn_post_norm, 1, hidden, OPTIONAL, s->norm_offset, 0,
-         &layer->attn_post_norm.weight, false},
-        {"q_norm", &w->q_norm, 1, apart ? q_width : heads.head_dim, plain, s->norm_offset, 0, &layer->q_norm,
-         false},
-        {"k_norm", &w->k_norm, 1, apart ? kv_width : heads.head_dim, plain, s->norm_offset, 0, &layer->k_norm,
-         false},
-        {"v_norm", &w->v_norm, 1, heads.head_dim, plain, 0, 0, &layer->v_norm, false},
-        {"wo", &w->wo, hidden, attended, of_attention, 0, 0, NULL, false},
-        {"bo", &w->bo, 1, hidden, OPTIONAL, 0, 0, &layer->bo, false},
-        {"ffn_norm", &w->ffn_norm, 1, hidden, experts ? REQUIRED : OPTIONAL, s->norm_offset, 0,
-         &ffn_norm->weight, false},
-        {"ffn_norm_bias", &w->ffn_norm_bias, 1, hidden, norm_bias, 0, 0, &ffn_norm->bias, false},
-        {"ffn_post_norm", &w->ffn_post_norm, 1, hidden, experts ? beside : OPTIONAL, s->norm_offset, 0,
-         &layer->ffn_post_norm.weight, false},
-        {"w_gate", &w->w_gate, wide, hidden, OPTIONAL, 0, 0, NULL, false},
-        {"b_gate", &w->b_gate, 1, wide, gate_bias, 0, 0, &layer->b_gate, false},
-        {"w_up", &w->w_up, wide, hidden, of_ffn, 0, 0, NULL, false},
-        {"b_up", &w->b_up, 1, wide, OPTIONAL, 0, 0, &layer->b_up, false},
-        {"w_down", &w->w_down, n * hidden, wide / n, of_ffn, 0, 0, NULL, false},
-        {"b_down", &w->b_down, 1, n * hidden, OPTIONAL, 0, 0, &layer->b_down, false},
-        {"q_down", &w->q_down, l->q_rank, hidden, of_low, 0, 0, NULL, false},
-        {"q_down_norm", &w->q_down_norm, 1, l->q_rank, of_low, 0, 0, &layer->q_down_norm, false},
-        {"latent_norm", &w->latent_norm, 1, l->rank, of_latent, 0, 0, &layer->latent_norm, false},
-        {"k_up", &w->k_up, (int64_t)s->n_heads * l->rank, l->plain_dim, of_latent, 0, 0, NULL, false},
-        {"v_up", &w->v_up, (int64_t)s->n_heads * l->value_dim, l->rank, of_latent, 0, 0, NULL, false},
-        {"token_gate", &w->token_gate, rows_of_tokens, hidden, of_tokens, 0, 0, NULL, false},
-        {"token_up", &w->token_up, hidden, rows_of_tokens, of_tokens, 0, 0, NULL, false},
-        {"token_norm", &w->token_norm, 1, hidden, of_tokens, s->norm_offset, 0, &layer->token_norm.weight,
-         false},
-        {"router", &w->router, e->n, hidden, of_experts, 0, 0, NULL, false},
-        {"router_norm", &w->router_norm, 1, hidden, beside, s->norm_offset, 1 / sqrtf((float)hidden),
-         &layer->router_norm.weight, false},
-        {"expert_norm", &w->expert_norm, 1, hidden, beside, s->norm_offset, 0, &layer->expert_norm.weight,
-         false},
-        {"shared_post_norm", &w->shared_post_norm, 1, hidden, beside, s->norm_offset, 0,
-         &layer->shared_post_norm.weight, false},
-        {"expert_post_norm", &w->expert_post_norm, 1, hidden, beside, s->norm_offset, 0,
-         &layer->expert_post_norm.weight, false},
-        {"expert_scale", &w->expert_scale, 1, e->n, beside, 0, 0, &layer->expert_scale, false},
-        {"router_bias", &w->router_bias, 1, e->n, of_experts, 0, 0, &layer->router_bias, false},
-        {"choice_bias", &w->choice_bias, 1, e->n, of_experts, 0, 0, &layer->choice_bias, false},
-        {"shared_gate", &w->shared_gate, shared, hidden, of_shared, 0, 0, NULL, false},
-        {"shared_up", &w->shared_up, shared, hidden, of_shared, 0, 0, NULL, false},
-        {"shared_down", &w->shared_down, hidden, shared, of_shared, 0, 0, NULL, false},
-        {"shared_router", &w->shared_router, 1, hidden, of_experts, 0, 0, NULL, false},
+    Norm *norm = &layer->ffn_norm;
+    const Expected rows[] = {
+        {"ffn_norm", &w->ffn_norm, 1, hidden, experts ? REQUIRED : OPTIONAL, .offset = s->norm_offset,
+         .vector = &norm->weight},
+        {"ffn_norm_bias", &w->ffn_norm_bias, 1, hidden, norm_bias_of(s), .vector = &norm->bias},
+        {"ffn_post_norm", &w->ffn_post_norm, 1, hidden, post_norm, .offset = s->norm_offset,
+         .vector = &layer->ffn_post_norm.weight},
+        {"w_gate", &w->w_gate, wide, hidden, .need = OPTIONAL},
+        {"b_gate", &w->b_gate, 1, wide, gate_bias, .vector = &layer->b_gate},
+        {"w_up", &w->w_up, wide, hidden, .need = needed},
+        {"b_up", &w->b_up, 1, wide, OPTIONAL, .vector = &layer->b_up},
+        {"w_down", &w->w_down, n * hidden, wide / n, .need = needed},
+        {"b_down", &w->b_down, 1, n * hidden, OPTIONAL, .vector = &layer->b_down},
+        {"token_gate", &w->token_gate, s->token_size, hidden, .need = of_tokens},
+        {"token_up", &w->token_up, hidden, s->token_size, .need = of_tokens},
+        {"token_norm", &w->token_norm, 1, hidden, of_tokens, .offset = s->norm_offset,
+         .vector = &layer->token_norm.weight},
     };
-    Status status = take_over(expected, sizeof expected / sizeof *expected, &layer->vectors, error);
+    expect(list, rows, sizeof rows);
+}
+
+// What stands around the experts themselves.
+static void expect_experts(const DecoderShape *s, Layer *layer, Checklist *list) {
+    const LayerWeights *w = &layer->weights;
+    const Experts *e = &s->experts;
+    const bool experts = w->router.data != NULL;
+    const int64_t hidden = s->hidden_size, shared = e->shared_size;
+    const Need of_experts = experts ? OPTIONAL : NEVER, beside = experts && e->beside ? REQUIRED : NEVER,
+               of_shared = !experts || !shared ? NEVER
+                           : attends(w)        ? REQUIRED
+                                               : OPTIONAL;
+    const float offset = s->norm_offset;
+    const Expected rows[] = {
+        {"router", &w->router, e->n, hidden, .need = of_experts},
+        {"router_norm", &w->router_norm, 1, hidden, beside, offset, 1 / sqrtf((float)hidden),
+         .vector = &layer->router_norm.weight},
+        {"expert_norm", &w->expert_norm, 1, hidden, beside, offset, .vector = &layer->expert_norm.weight},
+        {"shared_post_norm", &w->shared_post_norm, 1, hidden, beside, offset,
+         .vector = &layer->shared_post_norm.weight},
+        {"expert_post_norm", &w->expert_post_norm, 1, hidden, beside, offset,
+         .vector = &layer->expert_post_norm.weight},
+        {"expert_scale", &w->expert_scale, 1, e->n, beside, .vector = &layer->expert_scale},
+        {"router_bias", &w->router_bias, 1, e->n, of_experts, .vector = &layer->router_bias},
+        {"choice_bias", &w->choice_bias, 1, e->n, of_experts, .vector = &layer->choice_bias},
+        {"shared_gate", &w->shared_gate, shared, hidden, .need = of_shared},
+        {"shared_up", &w->shared_up, shared, hidden, .need = of_shared},
+        {"shared_down", &w->shared_down, hidden, shared, .need = of_shared},
+        {"shared_router", &w->shared_router, 1, hidden, .need = of_experts},
+    };
+    expect(list, rows, sizeof rows);
+}
+
+Status cpu_load_layer(Backend *backend, const LayerWeights *host, Layer **out, Error *error) {
+    CpuBackend *cpu = cpu_backend(backend);
+    const DecoderShape *s = cpu->shape;
+    Checklist list = {.n = 0};
+    Layer *layer = calloc(1, sizeof *layer);
+    if (layer == NULL) return error_set(error, STATUS_MEMORY, "not enough memory for a layer");
+    layer->weights = *host;
+    Status status = make_up(cpu, &layer->weights, sizeof layer->weights, error);
+    if (!status) {
+        expect_attention(s, layer, &list);
+        expect_feed_forward(s, layer, &list);
+        expect_latents(s, layer, &list);
+        expect_experts(s, layer, &list);
+        status = take_over(list.rows, list.n, &layer->vectors, error);
+    }
     if (status) {
         free(layer);
         return status;
     }
-    layer->row_norms = rows;
+    layer->row_norms = layer_norms_rows(s, &layer->weights);
     layer->next = cpu->layers;
     cpu->layers = layer;
     *out = layer;
@@ -198,20 +251,20 @@ Status cpu_load_head(Backend *backend, const HeadWeights *host, Head **out, Erro
     Need embedding_bias = w->embedding_norm.data ? norm_bias : NEVER;
     Norm *embedding_norm = &head->embedding_norm;
     const Expected expected[] = {
-        {"embedding", &w->embedding, vocab, hidden, REQUIRED, 0, 0, NULL, true},
-        {"positions", &w->positions, s->n_positions, hidden, positions, 0, 0, NULL, true},
-        {"embedding_norm", &w->embedding_norm, 1, hidden, OPTIONAL, s->norm_offset, 0,
-         &embedding_norm->weight, false},
-        {"embedding_norm_bias", &w->embedding_norm_bias, 1, hidden, embedding_bias, 0, 0,
-         &embedding_norm->bias, false},
-        {"token_embedding", &w->token_embedding, vocab, of_layers, of_tokens, 0, 0, NULL, true},
-        {"token_projection", &w->token_projection, of_layers, hidden, of_tokens, 0, 0, NULL, false},
-        {"token_norm", &w->token_norm, 1, s->token_size, of_tokens, s->norm_offset, 0, &head->token_norm,
-         false},
-        {"norm", &w->norm, 1, hidden, REQUIRED, s->norm_offset, s->logit_scale, &head->norm.weight, false},
-        {"norm_bias", &w->norm_bias, 1, hidden, norm_bias, 0, s->logit_scale, &head->norm.bias, false},
-        {"output", &w->output, output, hidden, REQUIRED, 0, 0, NULL, false},
-        {"output_bias", &w->output_bias, 1, output, OPTIONAL, 0, 0, &head->output_bias, false},
+        {"embedding", &w->embedding, vocab, hidden, REQUIRED, .looked_up = true},
+        {"positions", &w->positions, s->n_positions, hidden, positions, .looked_up = true},
+        {"embedding_norm", &w->embedding_norm, 1, hidden, OPTIONAL, .offset = s->norm_offset,
+         .vector = &embedding_norm->weight},
+        {"embedding_norm_bias", &w->embedding_norm_bias, 1, hidden, embedding_bias,
+         .vector = &embedding_norm->bias},
+        {"token_embedding", &w->token_embedding, vocab, of_layers, of_tokens, .looked_up = true},
+        {"token_projection", &w->token_projection, of_layers, hidden, .need = of_tokens},
+        {"token_norm", &w->token_norm, 1, s->token_size, of_tokens, .offset = s->norm_offset,
+         .vector = &head->token_norm},
+        {"norm", &w->norm, 1, hidden, REQUIRED, s->norm_offset, s->logit_scale, .vector = &head->norm.weight},
+        {"norm_bias", &w->norm_bias, 1, hidden, norm_bias, 0, s->logit_scale, .vector = &head->norm.bias},
+        {"output", &w->output, output, hidden, .need = REQUIRED},
+        {"output_bias", &w->output_bias, 1, output, OPTIONAL, .vector = &head->output_bias},
     };
     Status status = take_over(expected, sizeof expected / sizeof *expected, &head->vectors, error);
     if (status) {

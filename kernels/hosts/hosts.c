@@ -21,6 +21,7 @@ void hosts_tell(Hosts *h, int rank, WireType type, const void *bytes, size_t n) 
 
 Status hosts_ask(Hosts *h, int rank, void *to, size_t size, Error *error) {
     WireIn in;
+    if (rank == last_of(h)) h->is_open = false;
     Status status = world_ask(h->world, rank, &in, error);
     if (status) return status;
     if (size > 0) wire_take(&in, to, size);
@@ -52,6 +53,15 @@ static Status await_loading(Hosts *h, Error *error) {
     return status;
 }
 
+static Status wait_for_all(Hosts *h, Error *error) {
+    Status status = STATUS_OK;
+    for (int rank = 1; rank < h->n && !status; rank++) {
+        hosts_tell(h, rank, WIRE_WAIT, NULL, 0);
+        status = hosts_ask(h, rank, NULL, 0, error);
+    }
+    return status;
+}
+
 // ---- opening ------------------------------------------------------------------------------------------------
 
 static void hosts_close(Backend *backend) {
@@ -59,6 +69,7 @@ static void hosts_close(Backend *backend) {
     Hosts *h = hosts_of(backend);
     Error none;
     if (h->loads) (void)await_loading(h, &none);
+    if (h->is_open) (void)wait_for_all(h, &none); // their answers are on the way
     if (h->own) {
         hosts_free_areas(h);
         own_ops(h)->close(h->own);
@@ -75,7 +86,6 @@ static void hosts_close(Backend *backend) {
     }
     free(h->kv);
     free(h->told);
-    free(h->staging);
     free(h);
 }
 
@@ -137,9 +147,7 @@ Status hosts_open(const HostsOptions *o, const BackendOptions *options, Backend 
     for (int rank = 0; rank <= n; rank++) h->first[rank] = part_first(shape->n_layers, n, rank);
     h->kv = calloc((size_t)shape->n_layers, sizeof *h->kv);
     h->told = calloc((size_t)shape->n_layers, sizeof *h->told);
-    h->staging = malloc((size_t)options->max_tokens * (size_t)shape->hidden_size * sizeof(float));
-    if (!h->kv || !h->told || !h->staging)
-        status = error_set(error, STATUS_MEMORY, "no memory for %d hosts", n);
+    if (!h->kv || !h->told) status = error_set(error, STATUS_MEMORY, "no memory for %d hosts", n);
     if (!status) status = open_own(h, o, options, error);
     if (!status) status = open_others(h, &o->what, options, error);
     if (status) {
@@ -275,15 +283,6 @@ static int64_t hosts_scratch_bytes(const Backend *backend, int n_rows, int n_slo
 static Status hosts_cache_attention(Backend *backend, const CacheAttention *attention, Error *error) {
     (void)backend, (void)attention;
     return error_set(error, STATUS_UNSUPPORTED, "cache_attention: it runs on one host");
-}
-
-static Status wait_for_all(Hosts *h, Error *error) {
-    Status status = STATUS_OK;
-    for (int rank = 1; rank < h->n && !status; rank++) {
-        hosts_tell(h, rank, WIRE_WAIT, NULL, 0);
-        status = hosts_ask(h, rank, NULL, 0, error);
-    }
-    return status;
 }
 
 // Rank 0's clock is for all: what the others were asked for is waited for.

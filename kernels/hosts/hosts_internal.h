@@ -47,10 +47,10 @@ typedef struct Hosts {
     WireKv *told; // [n_layers] of the others', as they were told last; numbers of areas come once
     // The step in hand.
     int n_tokens;
+    bool is_open;       // nobody has asked for what it makes yet
     const Layer *layer; // whose ops come
     int x_rank;         // that has the newest x
     bool skips_last;    // ops of the last rank's layers do nothing: they come in one
-    float *staging;     // [max_tokens, hidden_size] of x on its way
 } Hosts;
 
 static inline Hosts *hosts_of(Backend *backend) {
@@ -76,7 +76,9 @@ WireKv hosts_kv_at(const Hosts *hosts, int rank, const KvLayer *kv);
 void hosts_tell_kv(Hosts *hosts, int layer, int rank, const KvLayer *kv);
 void hosts_free_areas(Hosts *hosts);
 
-// x between host memory and a rank's.
+// Memory from a rank, not 0, to the next one, without being waited for.
+void hosts_relay(Hosts *hosts, int from, int to, void *memory, size_t bytes);
+// Between host memory and a rank's.
 Status hosts_get(Hosts *hosts, int rank, void *host, const void *memory, size_t bytes, Error *error);
 Status hosts_put(Hosts *hosts, int rank, void *memory, const void *host, size_t bytes, Error *error);
 

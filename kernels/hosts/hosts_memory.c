@@ -182,6 +182,19 @@ Status hosts_get(Hosts *h, int rank, void *host, const void *memory, size_t byte
     return status;
 }
 
+void hosts_relay(Hosts *h, int from, int to, void *memory, size_t bytes) {
+    for (size_t done = 0, n; done < bytes; done += n) {
+        n = bytes - done < WIRE_PIECE ? bytes - done : WIRE_PIECE;
+        const WireMemory source = {hosts_memory_at(h, from, (char *)memory + done), n},
+                         target = {hosts_memory_at(h, to, (char *)memory + done), n};
+        hosts_tell(h, from, WIRE_READ, &source, sizeof source);
+        WireOut *out = world_out(h->world, to);
+        wire_begin(out, WIRE_WRITE);
+        wire_put(out, &target, sizeof target);
+        world_relay(h->world, from, to, n);
+    }
+}
+
 // What of [memory, memory + bytes) a rank has: where from, and how much; 0: nothing.
 static size_t part_of(const Hosts *h, const HostsArea *area, int rank, const void *memory, size_t bytes,
                       size_t *skipped) {

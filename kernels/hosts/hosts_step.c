@@ -2,13 +2,52 @@
 // sent to where it is needed.
 #include "kernels/hosts/hosts_internal.h"
 
+// From rank 0 x is read into the message itself.
+static Status cross_from_own(Hosts *h, int rank, const void *x, size_t bytes, Error *error) {
+    Status status = STATUS_OK;
+    for (size_t done = 0, n; done < bytes && !status; done += n) {
+        n = bytes - done < WIRE_PIECE ? bytes - done : WIRE_PIECE;
+        const char *from = (const char *)x + done;
+        const WireMemory to = {hosts_memory_at(h, rank, from), n};
+        WireOut *out = world_out(h->world, rank);
+        wire_begin(out, WIRE_WRITE);
+        wire_put(out, &to, sizeof to);
+        void *place = wire_room(out, n);
+        if (place) status = own_ops(h)->read(h->own, place, hosts_memory_here(h, from), n, error);
+        if (status)
+            wire_drop(out);
+        else
+            wire_end(out);
+    }
+    return status;
+}
+
+// From another one it is passed on when it comes, while rank 0 goes on.
 static Status cross(Hosts *h, int rank, const void *x, Error *error) {
     if (h->x_rank == rank) return STATUS_OK;
     const size_t bytes = (size_t)h->n_tokens * (size_t)h->whole->hidden_size * sizeof(float);
-    Status status = hosts_get(h, h->x_rank, h->staging, x, bytes, error);
-    if (!status) status = hosts_put(h, rank, (void *)x, h->staging, bytes, error);
+    Status status;
+    if (h->x_rank == 0) {
+        status = cross_from_own(h, rank, x, bytes, error);
+    } else {
+        hosts_relay(h, h->x_rank, rank, (void *)x, bytes);
+        status = world_start(h->world, h->x_rank, error);
+    }
     if (status) return status;
     h->x_rank = rank;
+    return STATUS_OK;
+}
+
+// A step begins while ranks are busy with those before it, one each and another that waits. If one of them has failed,
+// nobody was told, so that this one fails of it.
+static Status follow(Hosts *h, Error *error) {
+    const int last = last_of(h);
+    if (h->is_open) {
+        world_mark(h->world, last);
+        Status status = world_await(h->world, last, h->n, error);
+        if (status) return status;
+    }
+    h->is_open = true;
     return STATUS_OK;
 }
 
@@ -31,7 +70,8 @@ static Status begin(Hosts *h, int end, const Step *step, const KvLayer *kv, Erro
     if (kv) own_kv = hosts_kv_here(h, kv);
     h->n_tokens = step->n_tokens;
     h->layer = NULL;
-    Status status = own_ops(h)->begin(h->own, &own, kv ? &own_kv : NULL, error);
+    Status status = follow(h, error);
+    if (!status) status = own_ops(h)->begin(h->own, &own, kv ? &own_kv : NULL, error);
     for (int rank = 1; rank < end && !status; rank++) {
         const WireStep head = head_of(h, rank, step, kv);
         WireOut *out = world_out(h->world, rank);
@@ -73,6 +113,8 @@ Status hosts_qkv(Backend *backend, const Layer *layer, const void *x, const KvLa
     if (status) return status;
     if (layer->rank == 0) {
         const KvLayer own = hosts_kv_here(h, kv);
+        status = world_pump(h->world, error);
+        if (status) return status;
         return own_ops(h)->qkv(h->own, layer->own, hosts_memory_here(h, x), &own, hosts_memory_here(h, q),
                                error);
     }

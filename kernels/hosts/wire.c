@@ -13,11 +13,20 @@ void wire_begin(WireOut *out, WireType type) {
     wire_put(out, &header, sizeof header);
 }
 
-void wire_put(WireOut *out, const void *bytes, size_t n) {
+void *wire_room(WireOut *out, size_t n) {
     out->failed = out->failed || !array_reserve(&out->bytes, 1, out->n, n, &out->room);
-    if (out->failed || n == 0) return;
-    memcpy(out->bytes + out->n, bytes, n);
+    if (out->failed) return NULL;
     out->n += n;
+    return out->bytes + out->n - n;
+}
+
+void wire_put(WireOut *out, const void *bytes, size_t n) {
+    void *to = wire_room(out, n);
+    if (to && n > 0) memcpy(to, bytes, n);
+}
+
+void wire_drop(WireOut *out) {
+    out->n = out->begun;
 }
 
 void wire_end(WireOut *out) {

@@ -159,6 +159,9 @@ typedef struct WireOut {
 
 void wire_begin(WireOut *out, WireType type);
 void wire_put(WireOut *out, const void *bytes, size_t n);
+void *wire_room(WireOut *out,
+                size_t n);    // n bytes more of it, to be written before the next call; NULL: no memory
+void wire_drop(WireOut *out); // the message in hand
 void wire_end(WireOut *out);
 void wire_put_step(WireOut *out, const WireStep *head, const Step *step);
 void wire_put_draws(WireOut *out, const WireSample *head, const SampleParams *params);

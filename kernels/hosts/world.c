@@ -1,104 +1,11 @@
 #include "kernels/hosts/world_internal.h"
 
-#include "kernels/base/clock.h"
-
 #include <poll.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
-enum { SECONDS = 120, MUCH = 1 << 20 };
-
-// ---- coming together ----------------------------------------------------------------------------------------
-
-static bool is_interrupted(const World *w) {
-    return w->options.interrupt && *w->options.interrupt;
-}
-
-static int n_missing(const World *w, int *first) {
-    int n = 0;
-    for (int i = w->options.size - 1; i > 0; i--)
-        if (w->links[i].data < 0 || w->links[i].pulse < 0) n++, *first = i;
-    return n;
-}
-
-static Status tell_missing(const World *w, const char *stranger, Error *error) {
-    int first = 0;
-    const int n = n_missing(w, &first);
-    char others[48] = "";
-    if (n > 1) snprintf(others, sizeof others, " and %d more", n - 1);
-    return error_set(error, STATUS_DEVICE, "rank %d%s of %d did not come to %s%s%s", first, others,
-                     w->options.size, w->options.address,
-                     *stranger ? "; somebody came without the key, from " : "", stranger);
-}
-
-// Who has come and gone again while others were awaited.
-static Status check_there(const World *w, Error *error) {
-    char byte;
-    for (int i = 1; i < w->options.size; i++)
-        if (w->links[i].data >= 0 && recv(w->links[i].data, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0)
-            return error_set(error, STATUS_DEVICE, "rank %d (%s) has come and gone again", i,
-                             w->links[i].name);
-    return STATUS_OK;
-}
-
-static Status gather(World *w, int listener, double until, Error *error) {
-    char name[WORLD_NAME_ROOM], stranger[WORLD_NAME_ROOM] = "";
-    int first = 0, socket, rank, kind;
-    Status status = STATUS_OK;
-    while (!status && n_missing(w, &first) > 0) {
-        if (is_interrupted(w)) return error_set(error, STATUS_INTERRUPTED, "interrupted");
-        if (clock_seconds() > until) return tell_missing(w, stranger, error);
-        if (!socket_accept(listener, &socket, name)) {
-            status = check_there(w, error);
-            continue;
-        }
-        if (!join_answer(w, socket, name, &rank, &kind, &status, error)) {
-            memcpy(stranger, name, sizeof stranger);
-            socket_close(&socket);
-            continue;
-        }
-        Link *link = &w->links[rank];
-        if (kind == JOIN_DATA)
-            link->data = socket;
-        else
-            link->pulse = socket;
-        memcpy(link->name, name, sizeof name);
-    }
-    return status;
-}
-
-static Status connect_one(World *w, int kind, double until, int *socket, Error *error) {
-    Status status;
-    for (;;) {
-        status = socket_connect(w->options.address, socket, w->links[0].name, error);
-        if (!status) break;
-        if (status == STATUS_USAGE || clock_seconds() > until) return status;
-        if (is_interrupted(w)) return error_set(error, STATUS_INTERRUPTED, "interrupted");
-        usleep(200000);
-    }
-    return join_ask(w, kind, *socket, error);
-}
-
-static Status come_together(World *w, Error *error) {
-    const int seconds = w->options.seconds > 0 ? w->options.seconds : SECONDS;
-    const double until = clock_seconds() + seconds;
-    int listener = -1;
-    if (w->options.rank == 0) {
-        Status status = socket_listen(w->options.address, &listener, error);
-        if (!status) status = gather(w, listener, until, error);
-        socket_close(&listener);
-        return status;
-    }
-    Status status = connect_one(w, JOIN_DATA, until, &w->links[0].data, error);
-    if (!status) status = connect_one(w, JOIN_PULSE, until, &w->links[0].pulse, error);
-    if (status) return status;
-    socket_set_patience(w->links[0].data, 0, 0);
-    socket_set_patience(w->links[0].pulse, 0, 0);
-    return STATUS_OK;
-}
+enum { MUCH = 1 << 20 };
 
 Status world_open(const WorldOptions *o, World **out, Error *error) {
     *out = NULL;
@@ -110,8 +17,10 @@ Status world_open(const WorldOptions *o, World **out, Error *error) {
     w->options = *o;
     w->wakes[0] = w->wakes[1] = -1;
     for (int i = 0; i < WORLD_MOST; i++) w->links[i].data = w->links[i].pulse = -1;
-    Status status = come_together(w, error);
+    Status status = meeting_run(w, error);
     if (!status) status = pulse_open(w, error);
+    if (!status && o->rank > 0) status = reader_open(w, error);
+    for (int i = 1; i < o->size && o->rank == 0 && !status; i++) status = writer_open(&w->links[i], error);
     if (status) {
         world_close(w);
         return status;
@@ -126,11 +35,13 @@ void world_close(World *w) {
     atomic_store(&w->closes, true);
     for (int i = world_first(w); i < world_end(w) && w->options.rank == 0; i++) {
         if (w->links[i].data < 0 || atomic_load(&w->links[i].lost)) continue;
-        w->links[i].out.n = 0;
+        w->links[i].out.n = w->links[i].n_relays = 0;
         wire_begin(&w->links[i].out, WIRE_END);
         wire_end(&w->links[i].out);
         (void)world_flush(w, i, &none);
     }
+    for (int i = 0; i < w->options.size; i++) writer_close(&w->links[i]);
+    reader_close(w);
     pulse_close(w);
     for (int i = world_first(w); i < world_end(w); i++) {
         Link *link = &w->links[i];
@@ -138,6 +49,7 @@ void world_close(World *w) {
         socket_close(&link->pulse);
         free(link->out.bytes);
         free(link->in);
+        free(link->relays);
     }
     free(w);
 }
@@ -164,21 +76,29 @@ static Status lose(World *w, int rank, Error *error) {
 WireOut *world_out(World *w, int rank) {
     Link *link = &w->links[rank];
     Error none; // who asks for an answer will be told
-    if (link->out.n > MUCH && !link->out.failed) (void)world_flush(w, rank, &none);
+    if (link->out.n > MUCH && !link->out.failed) (void)world_start(w, rank, &none);
     return &link->out;
+}
+
+Status world_send(World *w, int rank, WireOut *out, Error *error) {
+    Link *link = &w->links[rank];
+    const bool sent =
+        !atomic_load(&link->lost) &&
+        (link->writer ? writer_send(link->writer, out) : socket_write(link->data, out->bytes, out->n));
+    out->n = 0;
+    return sent ? STATUS_OK : lose(w, rank, error);
 }
 
 Status world_flush(World *w, int rank, Error *error) {
     Link *link = &w->links[rank];
     if (link->out.failed) {
-        link->out.failed = false, link->out.n = 0;
+        link->out.failed = false, link->out.n = link->n_relays = 0;
         pulse_lose(link, "there was no memory for a message to it"); // it does not know what the others do
     }
-    const size_t n = link->out.n;
-    link->out.n = 0;
-    if (atomic_load(&link->lost) || !socket_write(link->data, link->out.bytes, n))
-        return lose(w, rank, error);
-    return STATUS_OK;
+    Status status = world_pass_all(w, rank, error);
+    if (!status) status = world_send(w, rank, &link->out, error);
+    link->out.n = link->n_relays = 0;
+    return status;
 }
 
 static Status receive(World *w, int rank, WireHeader *header, WireIn *in, Error *error) {
@@ -208,11 +128,10 @@ bool world_has_answer(World *w, int rank, int milliseconds) {
     return poll(&ready, 1, milliseconds) == 1;
 }
 
-Status world_ask(World *w, int rank, WireIn *in, Error *error) {
+Status world_take_answer(World *w, int rank, WireIn *in, Error *error) {
     WireHeader header;
     WireAnswer answer;
-    Status status = world_flush(w, rank, error);
-    if (!status) status = receive(w, rank, &header, in, error);
+    Status status = receive(w, rank, &header, in, error);
     if (status) return status;
     wire_take(in, &answer, sizeof answer);
     const char *words = wire_take_bytes(in, answer.length < 0 ? SIZE_MAX : (size_t)answer.length);
@@ -225,6 +144,17 @@ Status world_ask(World *w, int rank, WireIn *in, Error *error) {
                      answer.length, words);
 }
 
+// What else it was asked before is answered before.
+Status world_ask(World *w, int rank, WireIn *in, Error *error) {
+    Error other;
+    Status status = rank + 1 < w->options.size ? world_pass_all(w, rank + 1, error) : STATUS_OK;
+    if (!status) status = world_flush(w, rank, error);
+    while (!status && w->links[rank].n_marks > 0) status = world_take_mark(w, rank, error);
+    if (!status) status = world_take_answer(w, rank, in, error);
+    const Status late = world_late(w, status ? &other : error);
+    return status ? status : late;
+}
+
 Status world_receive(World *w, WireHeader *header, WireIn *in, Error *error) {
-    return receive(w, 0, header, in, error);
+    return reader_take(w->reader, header, in) ? STATUS_OK : lose(w, 0, error);
 }

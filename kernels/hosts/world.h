@@ -1,7 +1,8 @@
 // Processes that hold one decoder together, on one host or several: rank 0, which has the conversation, and those that join
-// it, each over two TCP connections. One carries messages (wire.h), by the caller's thread alone; by the other, the pulse, a
-// thread of its own tells once a second that this process is there, and hears the same of the others. Who is not heard of
-// for WORLD_PATIENCE seconds is lost: what waits for it fails at once, and if nobody has noticed soon, `lost` is called.
+// it, each over two TCP connections. One carries messages (wire.h), on rank 0 by the caller's thread alone; by the other,
+// the pulse, a thread of its own tells once a second that this process is there, and hears the same of the others. Who is
+// not heard of for WORLD_PATIENCE seconds is lost: what waits for it fails at once, and if nobody has noticed soon, `lost`
+// is called.
 //
 // Who joins has to know a key: both sides prove that they do (HMAC with SHA-256, RFC 2104, of numbers that both have drawn)
 // before anything else is read. What follows is not encrypted: the network between the hosts has to be trusted.
@@ -26,6 +27,10 @@ typedef struct WorldOptions {
     uint64_t model;              // what tells the model from others: the same everywhere
     int seconds;                 // to wait for the others to come; 0: 120
     const atomic_int *interrupt; // while it waits; NULL: never
+    // From world_open(), if somebody is waited for longer than a moment, and who was turned away meanwhile: one line, without
+    // its end; NULL: nobody is told.
+    void (*tell)(void *context, const char *words);
+    void *tell_context;
     // From the pulse's thread, if a rank is lost and the caller's thread has not been told within 2 seconds; NULL: nothing.
     void (*lost)(const char *words);
 } WorldOptions;
@@ -51,6 +56,17 @@ Status world_flush(World *world, int rank, Error *error);
 Status world_ask(World *world, int rank, WireIn *in, Error *error);
 // Whether the answer has begun to come, or there will be none, within so many milliseconds; once it was flushed.
 bool world_has_answer(World *world, int rank, int milliseconds);
+// Steps that go on one behind the other. The message in hand of `to`, begun and not ended, gets n bytes more: what `from`
+// answers to what it was told last. Nobody waits: it is passed on when it has come, by the functions here.
+void world_relay(World *world, int from, int to, size_t n);
+// Passes on what has come; sends what a rank is told, unless that waits for a relay.
+Status world_pump(World *world, Error *error);
+Status world_start(World *world, int rank, Error *error);
+// Rank `rank` is asked whether it is done with what it was told until now, and not waited for. Waits until at most so many
+// such questions are open. What failed meanwhile, on any rank, is returned here or by world_ask().
+void world_mark(World *world, int rank);
+Status world_await(World *world, int rank, int most, Error *error);
+
 // The next message to a rank other than 0.
 Status world_receive(World *world, WireHeader *header, WireIn *in, Error *error);
 

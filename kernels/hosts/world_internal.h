@@ -1,4 +1,5 @@
-// What the files of a world share: sockets (world_socket.c), who may join (world_join.c), and the pulse (world_pulse.c).
+// What the files of a world share: sockets (world_socket.c), how it comes together (world_meeting.c), who may join
+// (world_join.c), and the pulse (world_pulse.c).
 #ifndef PALAVER_KERNELS_HOSTS_WORLD_INTERNAL_H
 #define PALAVER_KERNELS_HOSTS_WORLD_INTERNAL_H
 
@@ -6,14 +7,24 @@
 
 #include <pthread.h>
 
+// Bytes that another rank's answer brings, to stand at byte `at` of what a rank is told.
+typedef struct Relay {
+    int from;
+    size_t at, n;
+} Relay;
+
 // The connections to one other rank.
 typedef struct Link {
     int data, pulse; // sockets; -1: none
     char name[WORLD_NAME_ROOM];
     WireOut out;
-    char *in; // the last message that came
+    struct Writer *writer; // of rank 0; NULL: what is sent goes at once
+    char *in;              // the last message that came
     size_t in_room;
-    double heard;      // when the pulse was heard last
+    Relay *relays; // [n_relays] in the order of `out`
+    size_t n_relays, relays_room;
+    int n_marks;       // that it has not answered
+    double heard;      // when the pulse was heard last; before there is one, when the other connection came
     atomic_bool loses; // somebody says why
     atomic_bool lost;  // and has said it
     char why[128];
@@ -27,6 +38,9 @@ struct World {
     int wakes[2];       // a pipe that ends the thread
     atomic_bool closes; // connections may end
     atomic_bool told;   // the caller knows that somebody is lost
+    Status late;        // what an answer told that nobody waited for
+    Error late_error;
+    struct Reader *reader; // of another rank than 0
 };
 
 static inline int world_first(const World *w) {
@@ -56,15 +70,52 @@ enum { JOIN_DATA, JOIN_PULSE, JOIN_KINDS };
 
 // Of one connection, on the side that has connected: STATUS_DEVICE, and why rank 0 does not want it.
 Status join_ask(const World *world, int kind, int socket, Error *error);
-// On the other side. True: it is rank *rank's connection of that kind. Else *status is OK where somebody came who does not
-// know the key (there may be others), and what differs where it did.
+// On the other side. True: it is rank *rank's connection of that kind. Else *status is OK where somebody came who has not
+// shown that it knows the key (there may be others), and what differs where it did; *error says who and why of both.
 bool join_answer(const World *world, int socket, const char *name, int *rank, int *kind, Status *status,
                  Error *error);
+
+// ---- world_meeting.c ----------------------------------------------------------------------------------------------
+
+// As world_open(): the connections to all others.
+Status meeting_run(World *world, Error *error);
+
+// ---- world.c, for world_relay.c ---------------------------------------------------------------------------------
+
+// All of it, which is empty then.
+Status world_send(World *world, int rank, WireOut *out, Error *error);
+// The next answer, of what has been sent; *in is what follows its WireAnswer.
+Status world_take_answer(World *world, int rank, WireIn *in, Error *error);
+
+// ---- world_relay.c ------------------------------------------------------------------------------------------------
+
+// All relays to a rank, which are waited for.
+Status world_pass_all(World *world, int to, Error *error);
+// The answer to the oldest mark; what it tells of is noted for world_late(): that, once.
+Status world_take_mark(World *world, int rank, Error *error);
+Status world_late(World *world, Error *error);
+
+// ---- world_writer.c -----------------------------------------------------------------------------------------------
+
+typedef struct Writer Writer;
+Status writer_open(Link *link, Error *error);
+// Sends all of it, now or soon; its memory may be another one then. False: the connection is of no use any more.
+bool writer_send(Writer *writer, WireOut *out);
+void writer_close(Link *link); // waits a while for what is on its way; none is fine
+
+// ---- world_reader.c -----------------------------------------------------------------------------------------------
+
+typedef struct Reader Reader;
+Status reader_open(World *world, Error *error);
+// False: nothing will come any more.
+bool reader_take(Reader *reader, WireHeader *header, WireIn *in);
+void reader_close(World *world); // none is fine
 
 // ---- world_pulse.c ------------------------------------------------------------------------------------------------
 
 Status pulse_open(World *world, Error *error);
 void pulse_close(World *world);
+void pulse_beat(World *world); // to all who have come
 void pulse_lose(Link *link, const char *why);
 
 #endif

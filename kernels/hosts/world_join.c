@@ -3,6 +3,7 @@
 #include "kernels/base/digest.h"
 #include "kernels/hosts/world_internal.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
@@ -98,14 +99,24 @@ Status join_ask(const World *w, int kind, int socket, Error *error) {
     Verdict verdict;
     uint8_t proof[PROOF];
     if (!greet(w, kind, &own)) return error_set(error, STATUS_DEVICE, "no random numbers to join with");
-    if (!socket_write(socket, &own, sizeof own) || !socket_read(socket, &answer, sizeof answer) ||
-        memcmp(answer.own.magic, MAGIC, sizeof MAGIC) != 0)
+    const bool answers =
+        socket_write(socket, &own, sizeof own) && socket_read(socket, &answer, sizeof answer);
+    if (!answers && (errno == EAGAIN || errno == EWOULDBLOCK))
+        return error_set(error, STATUS_DEVICE, "rank 0 at %s takes the connection and says nothing",
+                         w->options.address);
+    if (!answers)
+        return error_set(error, STATUS_DEVICE,
+                         "rank 0 at %s has gone, or nobody who is palaver answers there", w->options.address);
+    if (memcmp(answer.own.magic, MAGIC, sizeof MAGIC) != 0)
         return error_set(error, STATUS_DEVICE, "nobody who is palaver answers at %s", w->options.address);
     prove(w, "rank 0", &own, &answer.own, proof);
-    if (!is_same(proof, answer.proof))
+    if (!is_same(proof, answer.proof)) {
+        memset(proof, 0, sizeof proof); // tells that this goes by its own will, and nothing of the key
+        (void)socket_write(socket, proof, sizeof proof);
         return error_set(error, STATUS_DEVICE,
                          "rank 0 at %s has another key (--join-key), or is not who it should be",
                          w->options.address);
+    }
     prove(w, "rank", &own, &answer.own, proof);
     if (!socket_write(socket, proof, sizeof proof) || !socket_read(socket, &verdict, sizeof verdict))
         return error_set(error, STATUS_DEVICE, "rank 0 at %s has gone", w->options.address);
@@ -134,6 +145,15 @@ static bool differs(const World *w, const Greeting *own, const Greeting *its, ch
     return true;
 }
 
+// The greeting of somebody who is palaver.
+static bool hear(int socket, const char *name, Greeting *its, Error *error) {
+    const bool speaks = socket_read(socket, its, sizeof *its);
+    if (speaks && memcmp(its->magic, MAGIC, sizeof MAGIC) == 0) return true;
+    error_set(error, STATUS_DEVICE, "a caller from %s was turned away: it %s", name,
+              speaks ? "is not palaver" : "said nothing, or has gone");
+    return false;
+}
+
 bool join_answer(const World *w, int socket, const char *name, int *rank, int *kind, Status *status,
                  Error *error) {
     Greeting its;
@@ -141,15 +161,22 @@ bool join_answer(const World *w, int socket, const char *name, int *rank, int *k
     Verdict verdict = {0};
     uint8_t proof[PROOF], own[PROOF];
     *status = STATUS_OK;
-    if (!socket_read(socket, &its, sizeof its) || memcmp(its.magic, MAGIC, sizeof MAGIC) != 0 ||
-        !greet(w, 0, &answer.own))
+    if (!hear(socket, name, &its, error)) return false;
+    if (!greet(w, 0, &answer.own)) {
+        *status = error_set(error, STATUS_DEVICE, "no random numbers to join with");
         return false;
+    }
     its.version[sizeof its.version - 1] = 0;
     prove(w, "rank 0", &its, &answer.own, answer.proof);
-    if (!socket_write(socket, &answer, sizeof answer) || !socket_read(socket, proof, sizeof proof))
-        return false;
+    const bool proves =
+        socket_write(socket, &answer, sizeof answer) && socket_read(socket, proof, sizeof proof);
     prove(w, "rank", &its, &answer.own, own);
-    if (!is_same(own, proof)) return false;
+    if (!proves || !is_same(own, proof)) {
+        error_set(error, STATUS_DEVICE, "rank %d from %s was turned away: %s", its.rank, name,
+                  proves ? "it has another key (--join-key)"
+                         : "it has ended, or was stopped, before it joined");
+        return false;
+    }
     verdict.is_welcome = !differs(w, &answer.own, &its, verdict.words);
     const bool heard = socket_write(socket, &verdict, sizeof verdict);
     if (!verdict.is_welcome)

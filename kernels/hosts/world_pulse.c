@@ -33,9 +33,9 @@ static void hear(Link *link, double now) {
     }
 }
 
-static void beat(World *w) {
+void pulse_beat(World *w) {
     for (int i = world_first(w); i < world_end(w); i++)
-        if (!atomic_load(&w->links[i].lost))
+        if (w->links[i].pulse >= 0 && !atomic_load(&w->links[i].lost))
             (void)!send(w->links[i].pulse, "", 1, MSG_NOSIGNAL | MSG_DONTWAIT); // its silence will tell
 }
 
@@ -83,7 +83,7 @@ static void *run(void *context) {
         // Who was stopped, and all with it (Ctrl-Z, a lid), has heard nobody.
         for (int i = world_first(w); i < world_end(w) && now - looked > STOPPED; i++) w->links[i].heard = now;
         looked = now;
-        if (now - beaten >= BEAT) beat(w), beaten = now;
+        if (now - beaten >= BEAT) pulse_beat(w), beaten = now;
         listen_to(w, now);
         if (since == 0 && any_lost(w)) since = now;
         if (since > 0 && now - since > GRACE && w->options.lost) tell(w), since = now;

@@ -7,12 +7,13 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <unistd.h>
 
-enum { ACCEPT_MS = 200, GREETING_SECONDS = 3, ANSWER_SECONDS = 30 };
+enum { ACCEPT_MS = 200, GREETING_SECONDS = 2, ANSWER_SECONDS = 6 };
 
 void socket_close(int *socket) {
     if (*socket >= 0) close(*socket);
@@ -42,6 +43,13 @@ bool socket_read(int socket, void *bytes, size_t n) {
     return true;
 }
 
+// All digits, and a port that there is: getaddrinfo() takes 99999 for another one.
+static bool is_port(const char *text) {
+    if (!*text || strspn(text, "0123456789") != strlen(text)) return false;
+    const unsigned long port = strtoul(text, NULL, 10); // ULONG_MAX where it is larger
+    return port >= 1 && port <= 65535;
+}
+
 // HOST:PORT or [HOST]:PORT.
 static Status find(const char *address, bool to_listen, struct addrinfo **found, Error *error) {
     char host[256], port[16];
@@ -49,11 +57,11 @@ static Status find(const char *address, bool to_listen, struct addrinfo **found,
     const bool bracketed = *address == '[' && colon && colon > address + 1 && colon[-1] == ']';
     const char *from = bracketed ? address + 1 : address;
     const size_t length = colon ? (size_t)(colon - from) - bracketed : 0;
-    if (!colon || length == 0 || length >= sizeof host || strlen(colon + 1) >= sizeof port ||
-        strspn(colon + 1, "0123456789") != strlen(colon + 1) || !colon[1])
+    if (length == 0 || length >= sizeof host || (*address == '[' && !bracketed))
         return error_set(error, STATUS_USAGE, "join \"%s\": expected HOST:PORT", address);
+    if (!is_port(colon + 1)) return error_set(error, STATUS_USAGE, "join \"%s\": port: 1 to 65535", address);
     snprintf(host, sizeof host, "%.*s", (int)length, from);
-    snprintf(port, sizeof port, "%s", colon + 1);
+    snprintf(port, sizeof port, "%lu", strtoul(colon + 1, NULL, 10));
     const struct addrinfo hints = {.ai_family = AF_UNSPEC,
                                    .ai_socktype = SOCK_STREAM,
                                    .ai_flags = to_listen ? AI_PASSIVE | AI_NUMERICSERV : AI_NUMERICSERV};

@@ -1,12 +1,14 @@
 #include "kernels/shards/crew.h"
 
+#include "kernels/base/clock.h"
+#include "kernels/base/spin.h"
+
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
-#include <time.h>
 
 // A member looks for its next task so long before it sleeps: steps of a small model follow each other that fast.
 #define SPIN_NANOSECONDS 2000000
@@ -34,32 +36,18 @@ struct Crew {
     atomic_bool closing;
 };
 
-static int64_t nanoseconds(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
-}
-
-static void pause_briefly(void) {
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#else
-    sched_yield();
-#endif
-}
-
 // The round behind `seen`: looked for, then slept for. The caller changes the round before it looks at `sleepers`, a
 // member the other way round: one of them sees the other.
 static unsigned next_round(Crew *crew, unsigned seen) {
     unsigned round;
-    const int64_t start = nanoseconds();
+    const int64_t start = clock_nanoseconds();
     do {
         for (int i = 0; i < LOOKS_A_TURN; i++) {
             if ((round = atomic_load_explicit(&crew->round, memory_order_acquire)) != seen) return round;
-            pause_briefly();
+            spin_pause();
         }
         sched_yield(); // more threads than cores: let the others run
-    } while (nanoseconds() - start < SPIN_NANOSECONDS);
+    } while (clock_nanoseconds() - start < SPIN_NANOSECONDS);
     pthread_mutex_lock(&crew->lock);
     atomic_fetch_add(&crew->sleepers, 1);
     while ((round = atomic_load(&crew->round)) == seen) pthread_cond_wait(&crew->wake, &crew->lock);
@@ -125,7 +113,7 @@ Status crew_run(Crew *crew, CrewTask task, void *context, Error *error) {
     begin_round(crew);
     crew->members[0].status = task(context, 0, &crew->members[0].error);
     for (int spins = 1; atomic_load_explicit(&crew->unfinished, memory_order_acquire) > 0; spins++) {
-        pause_briefly();
+        spin_pause();
         if (spins % 1024 == 0) sched_yield();
     }
     const Member *failed = NULL;

@@ -12,6 +12,8 @@ extern "C" {
 
 enum { SHARDS_MOST = 16 };
 
+enum { SHARD_ID = 40 };
+
 // The devices that make one, as BackendOptions.device names each.
 typedef struct ShardDevices {
     int n;
@@ -44,7 +46,16 @@ typedef struct ShardOps {
     Status (*join)(Backend *const *ranks, int n, Error *error);
     void (*part)(Backend *const *ranks, int n);
     Status (*sum)(Backend *backend, const ShardSum *sum, Error *error);
+    // Where the layer has a norm behind out, or down: x [n tokens of the step, hidden_size] += norm(sums), by whose shape
+    // out and down have left that; sums are zeros again afterwards.
+    Status (*add_normed)(Backend *backend, const Layer *layer, bool of_down, float *sums, float *x,
+                         Error *error);
     Status (*gather)(Backend *backend, const ShardGather *gather, Error *error);
+    // The device's name on this machine, the same in every process, without slashes; "": nobody else uses it.
+    void (*identify)(const Backend *backend, char id[SHARD_ID]);
+    // Waits until all that the backend was asked for is done. Any thread may, and is another backend's own again by use().
+    void (*finish)(Backend *backend);
+    void (*use)(Backend *backend);
     // How they exchange: "through peer memory".
     void (*way)(const Backend *backend, char *text, size_t size);
 } ShardOps;

@@ -11,6 +11,7 @@ static Status close_rank(void *context, int rank, Error *error) {
     (void)error;
     if (!r->backend) return STATUS_OK;
     if (r->part) r->backend->ops->free(r->backend, r->part);
+    if (r->sums) r->backend->ops->free(r->backend, r->sums);
     if (r->logits) r->backend->ops->free(r->backend, r->logits);
     r->backend->ops->close(r->backend);
     return STATUS_OK;
@@ -22,10 +23,13 @@ static void shards_close(Backend *backend) {
     Backend *backends[SHARDS_MOST];
     Error none;
     for (int i = 0; i < s->n; i++) backends[i] = s->ranks[i].backend;
-    if (s->joined) rank_ops(s)->shards->part(backends, s->n);
+    if (s->joined) {
+        rank_ops(s)->shards->part(backends, s->n);
+        shards_leave_turns(s);
+    }
     if (s->crew) {
         shards_free_areas(s);
-        crew_run(s->crew, close_rank, s, &none);
+        shards_run_in_turn(s, close_rank, s, &none);
     }
     crew_close(s->crew);
     while (s->layers) {
@@ -54,7 +58,6 @@ static Status open_rank(void *context, int rank, Error *error) {
     const Opening *o = context;
     Rank *r = &o->s->ranks[rank];
     BackendOptions own = *o->options;
-    const size_t width = (size_t)o->options->shape->hidden_size;
     void *part = NULL, *logits = NULL;
     own.device = o->s->devices.names[rank], own.shape = &r->shape;
     own.layers = NULL, own.dispatch = NULL; // measured for whole matrices
@@ -63,7 +66,7 @@ static Status open_rank(void *context, int rank, Error *error) {
         r->backend = NULL;
         return status;
     }
-    status = o->ops->alloc(r->backend, (size_t)own.max_tokens * width * sizeof(float), &part, error);
+    status = o->ops->alloc(r->backend, shards_part_bytes(o->s), &part, error);
     if (!status)
         status = o->ops->alloc(r->backend, (size_t)own.max_logits * (size_t)r->shard.n_rows * sizeof(float),
                                &logits, error);
@@ -104,7 +107,7 @@ static Status open_ranks(Shards *s, const Opening *opening, Error *error) {
     const ShardBlocks blocks = shards_blocks(options->shape, options->layers, opening->ops->shards->columns);
     Shard shards[SHARDS_MOST];
     Backend *backends[SHARDS_MOST];
-    Status status = shards_check_layers(options, error);
+    Status status = shards_check_layers(s, options, error);
     if (!status) status = shards_plan(options->shape, &blocks, s->n, shards, error);
     if (!status) status = take_memory(s, options, error);
     if (!status) status = crew_open(s->n, &s->crew, error);
@@ -120,6 +123,7 @@ static Status open_ranks(Shards *s, const Opening *opening, Error *error) {
     for (int i = 0; i < s->n; i++) backends[i] = s->ranks[i].backend;
     status = opening->ops->shards->join(backends, s->n, error);
     s->joined = !status;
+    if (s->joined) shards_enter_turns(s);
     return status;
 }
 
@@ -159,12 +163,22 @@ int shards_count(const Backend *backend) {
     return backend->ops->close == shards_close ? ((const Shards *)backend)->n : 0;
 }
 
+Status shards_lost(const Shards *s, Status status, Error *error) {
+    if (status != STATUS_FATAL) return status;
+    const Error what = *error;
+    return error_set(error, status,
+                     "%s; one of %d cards has failed, or has waited too long for another, which a program "
+                     "beside this one may keep busy (nvidia-smi lists them): close that, or take other "
+                     "cards, or one (--device %s)",
+                     what.message, s->n, s->devices.names[0]);
+}
+
 // ---- about all of them --------------------------------------------------------------------------------------
 
 static void shards_describe(const Backend *backend, char *text, size_t size) {
     const Shards *s = (const Shards *)backend;
     const Backend *first = s->ranks[0].backend;
-    char how[160], way[80];
+    char how[160], way[200];
     first->ops->describe(first, how, sizeof how);
     first->ops->shards->way(first, way, sizeof way);
     snprintf(text, size, "%d cards like %s, sums %s", s->n, how, way);
@@ -216,8 +230,8 @@ static int64_t activation_bytes(const Shards *s) {
 // What a rank has beside weights and cache.
 static int64_t rank_scratch_bytes(const Shards *s, int rank, int n_rows, int n_slots) {
     const Rank *r = &s->ranks[rank];
-    const int64_t parts = 4 * ((int64_t)s->max_tokens * s->whole->hidden_size +
-                               (int64_t)s->max_logits * r->shard.n_rows),
+    const int64_t parts = (s->norms_behind ? 2 : 1) * (int64_t)shards_part_bytes(s) +
+                          4 * (int64_t)s->max_logits * r->shard.n_rows,
                   positions = 4 * (int64_t)n_slots;
     return r->backend->ops->scratch_bytes(r->backend, n_rows, n_slots) + parts + positions +
            activation_bytes(s);

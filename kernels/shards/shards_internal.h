@@ -19,6 +19,7 @@ typedef struct ShardArea {
 struct Layer {
     Layer *next;
     Layer *own[SHARDS_MOST]; // each rank's
+    bool normed[2];          // there is a norm behind out; behind down
 };
 
 struct Head {
@@ -31,13 +32,28 @@ typedef struct Rank {
     Backend *backend;
     Shard shard;
     DecoderShape shape;
-    float *part;   // [max_tokens, hidden_size] its memory: what out and down add up here; zeros between ops
+    float *part; // [max_tokens, hidden_size] its memory: what out and down add up here; zeros between ops
+    float *
+        sums; // likewise: what all have added, where a norm comes before it is added to x; NULL: no layer has one
     float *logits; // [max_logits, shard.n_rows] its memory
     KvLayer *kv;   // [n_layers] of the cache that decode() or an op on slots was given last, as it has it
     Layer **layers;
 } Rank;
 
-typedef struct Shards {
+enum { SHARD_LOCK_PATH = 80 };
+
+// Files of this process's cards, in the order of their IDs (shards_locks.c).
+typedef struct ShardLocks {
+    int n; // 0: they cannot be had
+    int turn[SHARDS_MOST], queue[SHARDS_MOST];
+    bool held;
+    double taken, gave_way, looked; // clock_seconds()
+    double patience;                // seconds that it waits
+    double idle; // after which they are given away, wanted or not: its process may be stopped
+} ShardLocks;
+
+typedef struct Shards Shards;
+struct Shards {
     Backend base;
     Ops table; // SHARDS_OPS, without what the ranks lack
     const DecoderShape *whole;
@@ -52,23 +68,55 @@ typedef struct Shards {
     size_t n_areas, areas_room;
     bool random_weights;
     bool joined;
-    KvLayer *kv; // [n_layers] what ranks[].kv were made of
+    bool norms_behind; // a layer has norms behind out or down
+    KvLayer *kv;       // [n_layers] what ranks[].kv were made of
     int max_tokens, max_logits;
-    bool unsettled; // an op failed that may have left something in `part`
+    bool unsettled; // an op failed that may have left something in `part` or `sums`
     int32_t *drawn; // [n_ranks, max_logits] the ids that each has drawn
     int n_drawn;    // rows of the last draw
-} Shards;
+    Shards *next;   // of those that take turns (shards_turns.c)
+    bool busy;      // its devices may have something to do
+    double asked;   // clock_seconds() when they were given that
+    ShardLocks locks;
+};
 
 static inline Shards *shards_of(Backend *backend) {
     return (Shards *)backend;
+}
+
+// Of Rank.part, and of Rank.sums.
+static inline size_t shards_part_bytes(const Shards *s) {
+    return (size_t)s->max_tokens * (size_t)s->whole->hidden_size * sizeof(float);
 }
 
 static inline const Ops *rank_ops(const Shards *s) {
     return s->ranks[0].backend->ops;
 }
 
+// From joining to parting: it takes turns with others of the process over the same devices (shards_turns.c).
+void shards_enter_turns(Shards *s);
+void shards_leave_turns(Shards *s);
+
+// crew_run() in its turn: for all that gives devices something to do, or takes memory from them.
+Status shards_run_in_turn(Shards *s, CrewTask task, void *context, Error *error);
+
+// Its devices have nothing to do just now: another process may have its turn, if one wants it.
+void shards_offer_turn(Shards *s);
+
+// Of shards_turns.c. Whether they are held already, or can be had at once; STATUS_DEVICE: not in `patience`.
+void shards_open_locks(Shards *s);
+void shards_close_locks(Shards *s);
+bool shards_try_locks(Shards *s);
+Status shards_await_locks(Shards *s, Error *error);
+bool shards_locks_wanted(const Shards *s); // by another process, while they are held
+void shards_leave_locks(Shards *s);
+void shards_lock_path(const char *id, const char *kind, char path[SHARD_LOCK_PATH]);
+
 // On all ranks' threads; where the caller is a rank's own, in the middle of its decode(), on that alone.
 Status shards_run(Shards *s, CrewTask task, void *context, Error *error);
+
+// What is told of a device that is lost: that it may have given up waiting for another. Returns the status.
+Status shards_lost(const Shards *s, Status status, Error *error);
 
 // The same memory as a rank's op takes it. NULL stays NULL. What is no area's is the rank's own already, while it decodes.
 void *shards_memory_at(const Shards *s, int rank, const void *memory);
@@ -86,7 +134,7 @@ void shards_free(Backend *backend, void *memory);
 Status shards_write(Backend *backend, void *memory, const void *host, size_t bytes, Error *error);
 Status shards_read(Backend *backend, void *host, const void *memory, size_t bytes, Error *error);
 
-Status shards_check_layers(const BackendOptions *options, Error *error);
+Status shards_check_layers(Shards *s, const BackendOptions *options, Error *error);
 // What a rank's part takes on its device; the table has weight_bytes().
 int64_t shards_rank_weight_bytes(const Shards *s, int rank, const LayerWeights *layers,
                                  const HeadWeights *head);

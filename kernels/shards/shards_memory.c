@@ -86,7 +86,7 @@ static Status give_back(void *context, int rank, Error *error) {
 static void free_area(Shards *s, ShardArea *area) {
     Taking taking = {s, area};
     Error none;
-    crew_run(s->crew, give_back, &taking, &none);
+    shards_run_in_turn(s, give_back, &taking, &none);
     addresses_release(area->address, area->bytes);
     memset(s->kv, 0,
            (size_t)s->whole->n_layers * sizeof *s->kv); // its addresses may come again, and mean others
@@ -99,7 +99,7 @@ static Status add_area(Shards *s, ShardArea area, void **memory, Error *error) {
     area.address = addresses_reserve(area.bytes);
     if (!area.address) return error_set(error, STATUS_MEMORY, "no addresses for %zu MB", area.bytes >> 20);
     Taking taking = {s, &area};
-    Status status = crew_run(s->crew, take, &taking, error);
+    Status status = shards_run_in_turn(s, take, &taking, error);
     if (status) {
         free_area(s, &area);
         return status;
@@ -216,7 +216,7 @@ Status shards_write(Backend *backend, void *memory, const void *host, size_t byt
     Moving m;
     Status status = moving_of(s, memory, bytes, "writing", &m, error);
     m.written = host;
-    return status ? status : crew_run(s->crew, move, &m, error);
+    return status ? status : shards_run_in_turn(s, move, &m, error);
 }
 
 // Of what all have, the first rank's.
@@ -226,5 +226,8 @@ Status shards_read(Backend *backend, void *host, const void *memory, size_t byte
     Status status = moving_of(s, memory, bytes, "reading", &m, error);
     if (status) return status;
     m.read = host;
-    return m.area->head_bytes ? crew_run(s->crew, move, &m, error) : move(&m, 0, error);
+    status = m.area->head_bytes ? shards_run_in_turn(s, move, &m, error)
+                                : shards_lost(s, move(&m, 0, error), error);
+    shards_offer_turn(s);
+    return status;
 }

@@ -33,7 +33,6 @@ static int unit_of(int total, int least, int n) {
 
 static Status check_shape(const DecoderShape *s, Error *error) {
     const char *what = s->experts.beside     ? "experts beside a dense part"
-                       : s->latent.rank      ? "latent attention"
                        : s->alibi            ? "ALiBi"
                        : s->heads_of_layers  ? "layers whose heads differ"
                        : s->token_size       ? "per-layer embeddings"
@@ -48,8 +47,9 @@ static Status check_shape(const DecoderShape *s, Error *error) {
 
 // How many heads stand together where a cut has to lie between blocks of wo's columns.
 static int heads_together(const DecoderShape *s, int64_t block) {
+    const int64_t of_head = decoder_attended_width(s) / s->n_heads;
     int heads = 1;
-    while ((int64_t)heads * s->head_dim % block != 0 && heads < s->n_heads) heads++;
+    while (heads * of_head % block != 0 && heads < s->n_heads) heads++;
     return heads;
 }
 
@@ -139,6 +139,6 @@ DecoderShape shards_shape(const DecoderShape *whole, const Shard *shard) {
     own.n_heads = shard->n_heads, own.n_kv_heads = shard->n_kv_heads;
     own.intermediate_size = shard->n_columns;
     own.experts.size = shard->n_of_expert, own.experts.shared_size = shard->n_of_shared;
-    own.output_rows = shard->n_rows;
+    own.output_rows = shard->n_rows, own.adds_shares = true;
     return own;
 }

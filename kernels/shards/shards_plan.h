@@ -4,6 +4,9 @@
 //   out       columns of its heads              gate, up   its rows of the intermediate size
 //   down      columns of the same               output     its rows of the vocabulary
 //
+// Of latent attention each card has its heads' rows of the matrices that expand queries, keys and values, and columns of
+// out; the latent, which all heads look at, every card makes and keeps whole, as the only KV head there is.
+//
 // Of a mixture of experts every card has a part of every expert, cut like a dense layer, and of the shared one: all have
 // as much to do whichever a token takes, and what they add up is the same sum. The router, as what stands between (norms,
 // the residual stream, the embedding), every card has whole: they choose alike.

@@ -49,7 +49,7 @@ Status shards_sample_begin(Backend *backend, const float *logits, int n_rows, co
                            Error *error) {
     Draw draw = {.s = shards_of(backend), .logits = logits, .n_rows = n_rows, .params = params};
     draw.s->n_drawn = n_rows;
-    return crew_run(draw.s->crew, draw_begin, &draw, error);
+    return shards_run_in_turn(draw.s, draw_begin, &draw, error);
 }
 
 static Status draw_end(void *context, int rank, Error *error) {
@@ -62,7 +62,7 @@ static Status draw_end(void *context, int rank, Error *error) {
 Status shards_sample_end(Backend *backend, int32_t *ids, Error *error) {
     Shards *s = shards_of(backend);
     Draw draw = {.s = s};
-    Status status = crew_run(s->crew, draw_end, &draw, error);
+    Status status = shards_lost(s, crew_run(s->crew, draw_end, &draw, error), error);
     if (status) return status;
     const size_t bytes = (size_t)s->n_drawn * sizeof *ids;
     memcpy(ids, s->drawn, bytes);
@@ -106,7 +106,7 @@ static Status copy_slots(void *context, int rank, Error *error) {
 Status shards_copy_slots(Backend *backend, const CacheSlots *slots, const int32_t *to, Error *error) {
     Slots call = {.s = shards_of(backend), .slots = slots, .to = to};
     shards_take_kv(call.s, slots->layers, slots->n_layers);
-    return crew_run(call.s->crew, copy_slots, &call, error);
+    return shards_run_in_turn(call.s, copy_slots, &call, error);
 }
 
 static Status shift_keys(void *context, int rank, Error *error) {
@@ -119,5 +119,5 @@ static Status shift_keys(void *context, int rank, Error *error) {
 Status shards_shift_keys(Backend *backend, const CacheSlots *slots, int32_t delta, Error *error) {
     Slots call = {.s = shards_of(backend), .slots = slots, .delta = delta};
     shards_take_kv(call.s, slots->layers, slots->n_layers);
-    return crew_run(call.s->crew, shift_keys, &call, error);
+    return shards_run_in_turn(call.s, shift_keys, &call, error);
 }

@@ -9,7 +9,7 @@ static _Thread_local const Shards *inside;
 static _Thread_local int inside_rank;
 
 Status shards_run(Shards *s, CrewTask task, void *context, Error *error) {
-    return inside == s ? task(context, inside_rank, error) : crew_run(s->crew, task, context, error);
+    return inside == s ? task(context, inside_rank, error) : shards_run_in_turn(s, task, context, error);
 }
 
 // What an op is given; which of it, the op knows.
@@ -23,6 +23,7 @@ typedef struct Call {
     void *out;
     const LogitRows *rows;
     const Step *step;
+    bool of_down;
 } Call;
 
 static void *at(const Call *c, int rank, const void *memory) {
@@ -35,16 +36,17 @@ static void *at(const Call *c, int rank, const void *memory) {
 static Status settle(void *context, int rank, Error *error) {
     const Shards *s = context;
     const Rank *r = &s->ranks[rank];
-    const size_t bytes = (size_t)s->max_tokens * (size_t)s->whole->hidden_size * sizeof(float);
+    const size_t bytes = shards_part_bytes(s);
     void *zeros = calloc(1, bytes);
     if (!zeros) return error_set(error, STATUS_MEMORY, "no memory for a step");
     Status status = r->backend->ops->write(r->backend, r->part, zeros, bytes, error);
+    if (!status && r->sums) status = r->backend->ops->write(r->backend, r->sums, zeros, bytes, error);
     free(zeros);
     return status;
 }
 
 static Status settled(Shards *s, Error *error) {
-    Status status = s->unsettled ? crew_run(s->crew, settle, s, error) : STATUS_OK;
+    Status status = s->unsettled ? shards_run_in_turn(s, settle, s, error) : STATUS_OK;
     if (!status) s->unsettled = false;
     return status;
 }
@@ -131,18 +133,28 @@ static Status sum(void *context, int rank, Error *error) {
     const Call *c = context;
     const Shards *s = c->s;
     Backend *b = s->ranks[rank].backend;
+    const bool normed = c->layer->normed[c->of_down];
     void *parts[SHARDS_MOST], *x[SHARDS_MOST];
     for (int i = 0; i < s->n; i++) {
         parts[i] = s->ranks[i].part;
-        x[i] = inside == s && i != rank ? NULL : at(c, i, c->out);
+        x[i] = normed ? s->ranks[i].sums : inside == s && i != rank ? NULL : at(c, i, c->out);
     }
     return b->ops->shards->sum(b, &(ShardSum){parts, x}, error);
+}
+
+static Status add_normed(void *context, int rank, Error *error) {
+    const Call *c = context;
+    const Rank *r = &c->s->ranks[rank];
+    Backend *b = r->backend;
+    return b->ops->shards->add_normed(b, c->layer->own[rank], c->of_down, r->sums, at(c, rank, c->out),
+                                      error);
 }
 
 // Shares first on all ranks, then their sum: no card waits for one that could not do its share.
 static Status add_shares(Call *c, CrewTask share, Error *error) {
     Status status = shards_run(c->s, share, c, error);
     if (!status) status = shards_run(c->s, sum, c, error);
+    if (!status && c->layer->normed[c->of_down]) status = shards_run(c->s, add_normed, c, error);
     if (status) c->s->unsettled = true;
     return status;
 }
@@ -153,7 +165,7 @@ Status shards_out(Backend *backend, const Layer *layer, const void *y, void *x, 
 }
 
 Status shards_down(Backend *backend, const Layer *layer, const void *g, void *x, Error *error) {
-    Call call = {.s = shards_of(backend), .layer = layer, .in = g, .out = x};
+    Call call = {.s = shards_of(backend), .layer = layer, .in = g, .out = x, .of_down = true};
     return add_shares(&call, down, error);
 }
 
@@ -225,7 +237,7 @@ Status shards_decode(Backend *backend, const DecodeStep *step, Error *error) {
     Status status = settled(s, error);
     if (status) return status;
     shards_take_kv(s, step->kv, s->whole->n_layers);
-    status = crew_run(s->crew, decode, &decoding, error);
+    status = shards_run_in_turn(s, decode, &decoding, error);
     if (status && status != STATUS_UNSUPPORTED) s->unsettled = true;
     for (int i = 0; i < s->n && status == STATUS_UNSUPPORTED; i++)
         if (decoding.did[i])

@@ -11,8 +11,7 @@ enum { COPIES_MOST = 8 }; // for one layer
 // ---- what can be cut --------------------------------------------------------------------------------------
 
 static Status check_layer(const DecoderShape *s, const LayerWeights *w, Error *error) {
-    const char *what = w->attn_post_norm.data || w->ffn_post_norm.data ? "norms of what a layer's parts give"
-                       : layer_norms_rows(s, w)             ? "norms of whole rows of queries and keys"
+    const char *what = layer_norms_rows(s, w)               ? "norms of whole rows of queries and keys"
                        : w->x_scale != 0 && w->x_scale != 1 ? "scales of whole layers"
                        : w->wo.order || w->w_down.order     ? "columns in an order of their own"
                                                             : NULL;
@@ -22,10 +21,13 @@ static Status check_layer(const DecoderShape *s, const LayerWeights *w, Error *e
         "several cards: models with %s cannot be cut for them yet; take one card (--device cuda:0)", what);
 }
 
-Status shards_check_layers(const BackendOptions *options, Error *error) {
+Status shards_check_layers(Shards *s, const BackendOptions *options, Error *error) {
     Status status = STATUS_OK;
-    for (int l = 0; options->layers && l < options->shape->n_layers && !status; l++)
-        status = check_layer(options->shape, &options->layers[l], error);
+    for (int l = 0; options->layers && l < options->shape->n_layers && !status; l++) {
+        const LayerWeights *w = &options->layers[l];
+        status = check_layer(options->shape, w, error);
+        if (w->attn_post_norm.data || w->ffn_post_norm.data) s->norms_behind = true;
+    }
     return status;
 }
 
@@ -147,16 +149,27 @@ static Status cut_dense(Cutting *c, const LayerWeights *host, LayerWeights *own,
     return columns_of(c, &host->w_down, first, n, &own->w_down, error);
 }
 
-static Status cut_layer(const Shards *s, int rank, Cutting *c, const LayerWeights *host, LayerWeights *own,
+// Rows of q, k, v and columns of out that are of a rank's heads.
+static Status cut_heads(const DecoderShape *s, Cutting *c, const LayerWeights *host, LayerWeights *own,
                         Error *error) {
     const Shard *shard = c->shard;
-    const int64_t dim = s->whole->head_dim, q = shard->first_head * dim, n_q = shard->n_heads * dim,
-                  kv = shard->first_kv_head * dim, n_kv = shard->n_kv_heads * dim;
-    *own = *host;
-    own->wq = rows_of(&host->wq, q, n_q), own->bq = elements_of(&host->bq, q, n_q);
+    const int64_t first = shard->first_head, n = shard->n_heads,
+                  of_query = decoder_query_width(s) / s->n_heads,
+                  attended = decoder_attended_width(s) / s->n_heads, kv = shard->first_kv_head * s->head_dim,
+                  n_kv = shard->n_kv_heads * s->head_dim;
+    own->wq = rows_of(&host->wq, first * of_query, n * of_query);
+    own->bq = elements_of(&host->bq, first * of_query, n * of_query);
     own->wk = rows_of(&host->wk, kv, n_kv), own->bk = elements_of(&host->bk, kv, n_kv);
     own->wv = rows_of(&host->wv, kv, n_kv), own->bv = elements_of(&host->bv, kv, n_kv);
-    Status status = columns_of(c, &host->wo, q, n_q, &own->wo, error);
+    own->k_up = rows_of(&host->k_up, first * s->latent.rank, n * s->latent.rank);
+    own->v_up = rows_of(&host->v_up, first * s->latent.value_dim, n * s->latent.value_dim);
+    return columns_of(c, &host->wo, first * attended, n * attended, &own->wo, error);
+}
+
+static Status cut_layer(const Shards *s, int rank, Cutting *c, const LayerWeights *host, LayerWeights *own,
+                        Error *error) {
+    *own = *host;
+    Status status = cut_heads(s->whole, c, host, own, error);
     if (!status)
         status = host->router.data ? cut_experts(c, &s->whole->experts, host, own, error)
                                    : cut_dense(c, host, own, error);
@@ -183,12 +196,24 @@ typedef struct Loading {
     Head **heads;   // [n_ranks]
 } Loading;
 
+// What all add, once a layer has a norm for it.
+static Status take_sums(Shards *s, int rank, const LayerWeights *w, Error *error) {
+    Rank *r = &s->ranks[rank];
+    void *sums;
+    if (r->sums || !(w->attn_post_norm.data || w->ffn_post_norm.data)) return STATUS_OK;
+    Status status = r->backend->ops->alloc(r->backend, shards_part_bytes(s), &sums, error);
+    if (status) return status;
+    r->sums = sums;
+    return STATUS_OK;
+}
+
 static Status load_layer(void *context, int rank, Error *error) {
     const Loading *l = context;
-    const Rank *r = &l->s->ranks[rank];
+    Rank *r = &l->s->ranks[rank];
     Cutting c = {.shard = &r->shard, .made_up = l->s->random_weights};
     LayerWeights own;
-    Status status = cut_layer(l->s, rank, &c, l->layer, &own, error);
+    Status status = take_sums(l->s, rank, l->layer, error);
+    if (!status) status = cut_layer(l->s, rank, &c, l->layer, &own, error);
     if (!status) status = r->backend->ops->load_layer(r->backend, &own, &l->layers[rank], error);
     while (c.n_copies > 0) free(c.copies[--c.n_copies]);
     return status;
@@ -202,11 +227,12 @@ Status shards_load_layer(Backend *backend, const LayerWeights *host, Layer **out
     Layer *layer = calloc(1, sizeof *layer);
     if (!layer) return error_set(error, STATUS_MEMORY, "no memory for a layer");
     Loading loading = {.s = s, .layer = host, .layers = layer->own};
-    status = crew_run(s->crew, load_layer, &loading, error);
+    status = shards_run_in_turn(s, load_layer, &loading, error);
     if (status) { // what some ranks took goes when they are closed
         free(layer);
         return status;
     }
+    layer->normed[0] = host->attn_post_norm.data != NULL, layer->normed[1] = host->ffn_post_norm.data != NULL;
     layer->next = s->layers;
     s->layers = *out = layer;
     return STATUS_OK;
@@ -225,7 +251,7 @@ Status shards_load_head(Backend *backend, const HeadWeights *host, Head **out, E
     Head *head = calloc(1, sizeof *head);
     if (!head) return error_set(error, STATUS_MEMORY, "no memory for the head");
     Loading loading = {.s = s, .head = host, .heads = head->own};
-    Status status = crew_run(s->crew, load_head, &loading, error);
+    Status status = shards_run_in_turn(s, load_head, &loading, error);
     if (status) {
         free(head);
         return status;

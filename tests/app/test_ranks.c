@@ -22,7 +22,7 @@
 #define MANY_AT_ONCE                                                                                         \
     BABBLER "|--seed=1|--max-tokens=4|--threads=1|--device=cpu|--context=64|--jsonl|--ordered|--parallel=3"
 
-enum { KILLS = 20, TURNS = 12, ROOM = 600, SOON = 10 };
+enum { KILLS = 20, READING_KILLS = 10, TURNS = 12, ROOM = 600, SOON = 10 };
 
 static const char SCRIPT[] =
     "Question 0.\nQuestion 1.\nQuestion 2.\nQuestion 3.\nQuestion 4.\nQuestion 5.\n"
@@ -108,28 +108,34 @@ static void tell_all(Child *c, const char *text) {
     c->in = -1;
 }
 
-// Turns in the only journal there is; 0: there is none.
-static int turns_kept(const char *home) {
+// The only journal there is; NULL: there is none.
+static Transcript *kept(const char *home) {
     char folder[ROOM], path[2 * ROOM];
-    int n = 0;
+    Transcript *transcript = NULL;
     snprintf(folder, sizeof folder, "%s/palaver/conversations", home);
     DIR *directory = opendir(folder);
     for (struct dirent *entry; directory && (entry = readdir(directory));) {
         if (entry->d_name[0] == '.') continue;
         snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
         Bytes bytes = bytes_of_file(path);
-        Transcript *transcript;
         Error error;
         bytes_add(&bytes, "", 1);
         if (bytes.size > 1) {
+            assert_null(transcript);
             if (transcript_parse(path, (char *)bytes.data, bytes.size - 1, &transcript, &error))
                 fail_msg("%s", error.message);
-            n = transcript_tree(transcript)->n;
-            transcript_free(transcript);
         }
         bytes_free(&bytes);
     }
     if (directory) closedir(directory);
+    return transcript;
+}
+
+// Turns in the only journal there is; 0: there is none.
+static int turns_kept(const char *home) {
+    Transcript *transcript = kept(home);
+    const int n = transcript ? transcript_tree(transcript)->n : 0;
+    transcript_free(transcript);
     return n;
 }
 
@@ -240,62 +246,194 @@ static void who_is_another_is_refused(void **state) {
 static void what_is_missing_is_said(void **state) {
     (void)state;
     program_says(TALK "|--world=2|--rank=0", "", 2, "--join HOST:PORT");
-    program_says(TALK "|--world=2", "", 2, "they go together");
-    program_says(TALK "|--rank=1", "", 2, "they go together");
+    program_says(TALK "|--world=2", "", 2, "--world 2: --rank is missing");
+    program_says(TALK "|--rank=0", "", 2, "--rank 0: --world is missing");
+    program_says(TALK "|--rank=1|--join=localhost:1", "", 2, "--rank 1: --world is missing");
     program_says(TALK "|--world=2|--rank=2|--join=localhost:1", "", 2, "ranks from 0 on");
-    program_says(TALK "|--world=2|--rank=0|--join=localhost", "", 2, "expected HOST:PORT");
+    program_says(TALK "|--world=1|--rank=1", "", 2, "ranks from 0 on");
     program_says(TALK "|--world=3|--rank=0|--join=localhost:1", "", 3, "3 ranks: the model has 2 layers");
 }
 
+static void an_address_that_cannot_be_is_refused(void **state) {
+    (void)state;
+    static const struct {
+        const char *join, *says;
+    } CASES[] = {
+        {"localhost", "expected HOST:PORT"},
+        {":7000", "expected HOST:PORT"},
+        {"[::1", "expected HOST:PORT"},
+        {"[::1]", "expected HOST:PORT"},
+        {"127.0.0.1:", "port: 1 to 65535"},
+        {"127.0.0.1:0", "port: 1 to 65535"},
+        {"127.0.0.1:65536", "port: 1 to 65535"},
+        {"127.0.0.1:99999", "port: 1 to 65535"},
+        {"127.0.0.1:12345678", "port: 1 to 65535"},
+        {"127.0.0.1:18446744073709551617", "port: 1 to 65535"},
+        {"127.0.0.1:+7000", "port: 1 to 65535"},
+        {"127.0.0.1:-1", "port: 1 to 65535"},
+        {"127.0.0.1: 7000", "port: 1 to 65535"},
+        {"127.0.0.1:7000 ", "port: 1 to 65535"},
+        {"127.0.0.1:7000x", "port: 1 to 65535"},
+        {"[::1]:0", "port: 1 to 65535"},
+        {"[::1]:99999", "port: 1 to 65535"},
+    };
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+        char arguments[ROOM];
+        snprintf(arguments, sizeof arguments, TALK "|--world=2|--rank=%d|--join=%s", (int)(i % 2),
+                 CASES[i].join);
+        program_says(arguments, "", 2, CASES[i].says);
+    }
+}
+
 // ---- who is lost --------------------------------------------------------------------------------------------------
+
+typedef struct Kill {
+    const char *more, *script;
+    int after;      // turns; before the first they may not have met
+    unsigned delay; // microseconds
+    bool is_first;  // rank 0, else the other
+} Kill;
+
+// The other one ends with words, and what was finished is kept.
+static void kill_one(const char *home, const Kill *k) {
+    char address[64];
+    ranks_address(address);
+    Child other = start(k->more, 1, address), first = start(k->more, 0, address);
+    tell(&first, k->script);
+    (void)read_turns(&first, k->after);
+    usleep(k->delay);
+    kill(k->is_first ? first.pid : other.pid, SIGKILL);
+    const double killed = clock_seconds();
+    const int first_status = wait_for(&first, SOON), other_status = wait_for(&other, SOON);
+    assert_true(clock_seconds() - killed < SOON);
+    Child *left = k->is_first ? &other : &first;
+    assert_int_equal(k->is_first ? first_status : other_status, 128 + SIGKILL);
+    if ((k->is_first ? other_status : first_status) == 0 || !strstr((char *)left->said.data, "lost"))
+        fail_msg("killed %u us behind %d turns: %d\n%s", k->delay, k->after,
+                 k->is_first ? other_status : first_status, (char *)left->said.data);
+    const int told = program_count((char *)first.said.data, "[turn ");
+    if (turns_kept(home) < told)
+        fail_msg("killed %u us behind %d turns: %d were finished, %d are kept", k->delay, k->after, told,
+                 turns_kept(home));
+    end(&first), end(&other);
+    forget(home);
+}
 
 // At twenty moments of a talk, one or the other.
 static void one_is_killed(void **state) {
     uint32_t random = 20261123;
     for (int i = 0; i < KILLS; i++) {
-        char address[64];
         random = random * 1664525 + 1013904223;
-        const int after = 1 + (int)(random >> 8) % (TURNS - 1); // before that they may not have met
-        const unsigned delay = (random >> 16) % 4000;
-        const bool kills_first = i % 4 == 3;
-        ranks_address(address);
-        Child other = start("", 1, address), first = start("", 0, address);
-        tell(&first, SCRIPT);
-        (void)read_turns(&first, after);
-        usleep(delay);
-        kill(kills_first ? first.pid : other.pid, SIGKILL);
-        const double killed = clock_seconds();
-        const int first_status = wait_for(&first, SOON), other_status = wait_for(&other, SOON);
-        assert_true(clock_seconds() - killed < SOON);
-        Child *left = kills_first ? &other : &first;
-        assert_int_equal(kills_first ? first_status : other_status, 128 + SIGKILL);
-        if ((kills_first ? other_status : first_status) == 0 || !strstr((char *)left->said.data, "lost"))
-            fail_msg("kill %d behind %d turns: %d\n%s", i, after, kills_first ? other_status : first_status,
-                     (char *)left->said.data);
-        const int told = program_count((char *)first.said.data, "[turn ");
-        if (turns_kept(*state) < told)
-            fail_msg("kill %d: %d turns were finished, %d are kept", i, told, turns_kept(*state));
-        end(&first), end(&other);
-        forget(*state);
+        kill_one(*state, &(Kill){.more = "",
+                                 .script = SCRIPT,
+                                 .after = 1 + (int)(random >> 8) % (TURNS - 1),
+                                 .delay = (random >> 16) % 4000,
+                                 .is_first = i % 4 == 3});
     }
+}
+
+// A question whose prompt is read in pieces, of which each rank has one in hand.
+static const char *long_question(void) {
+    enum { LONG = 850 };
+    static char text[LONG + 40] = "Question 0.\n";
+    size_t n = strlen(text);
+    while (n < LONG) text[n] = "many words "[n % 11], n++;
+    text[n] = '\n';
+    return text;
+}
+
+static void one_is_killed_while_it_reads(void **state) {
+    uint32_t random = 57;
+    for (int i = 0; i < READING_KILLS; i++) {
+        random = random * 1664525 + 1013904223;
+        kill_one(*state, &(Kill){.more = "|--context=1024",
+                                 .script = long_question(),
+                                 .after = 1,
+                                 .delay = (random >> 8) % 60000,
+                                 .is_first = i % 2});
+    }
+}
+
+// The first turn's reply is on its way, and stdout has some of it: the question and what was shown are kept.
+static void a_reply_that_breaks_off_is_kept(void **state) {
+    enum { SHOWN = 200 };
+    static char said[1 << 16];
+    char address[64];
+    const char *more = "|--ignore-eos|--max-tokens=100000";
+    ranks_address(address);
+    Child other = start(more, 1, address), first = start(more, 0, address);
+    tell_all(&first, "Write a very long story\n");
+    size_t n = 0;
+    for (ssize_t got; (got = read(first.out, said + n, sizeof said - 1 - n)) > 0;) {
+        if (n < SHOWN && n + (size_t)got >= SHOWN) kill(other.pid, SIGKILL);
+        n += (size_t)got;
+    }
+    assert_int_equal(wait_for(&other, SOON), 128 + SIGKILL);
+    assert_int_equal(wait_for(&first, SOON), 1);
+    if (!strstr((char *)first.said.data, "is lost")) fail_msg("%s", (char *)first.said.data);
+    Transcript *transcript = kept(*state);
+    if (!transcript) fail_msg("nothing is kept\n%s", (char *)first.said.data);
+    assert_int_equal(transcript_tree(transcript)->n, 1);
+    assert_null(transcript_asked(transcript));
+    const TranscriptNode *node = transcript_node(transcript, 0);
+    assert_string_equal(node->text, "Write a very long story");
+    assert_true(node->reply.interrupted);
+    while (n && said[n - 1] == '\n') n--;
+    assert_true(n >= SHOWN && node->reply.size >= n);
+    assert_memory_equal(node->reply.text, said, n);
+    transcript_free(transcript);
+    end(&first), end(&other);
+}
+
+// No word of the reply has come: the question waits to be asked again.
+static void a_question_whose_reading_breaks_off_is_kept(void **state) {
+    char address[64];
+    const char *more = "|--context=1024", *question = strchr(long_question(), '\n') + 1;
+    ranks_address(address);
+    Child other = start(more, 1, address), first = start(more, 0, address);
+    tell(&first, "Question 0.\n");
+    assert_true(read_turns(&first, 1));
+    kill(other.pid, SIGSTOP); // its part of the prompt is never read
+    tell_all(&first, question);
+    usleep(300000);
+    kill(other.pid, SIGKILL);
+    assert_int_equal(wait_for(&first, SOON), 1);
+    assert_int_equal(wait_for(&other, SOON), 128 + SIGKILL);
+    Transcript *transcript = kept(*state);
+    assert_non_null(transcript);
+    assert_int_equal(transcript_tree(transcript)->n, 1);
+    const char *asked = transcript_asked(transcript);
+    if (!asked) {
+        fail_msg("the question is not kept\n%s", (char *)first.said.data);
+        return;
+    }
+    assert_int_equal(strlen(asked), strcspn(question, "\n"));
+    assert_memory_equal(asked, question, strlen(asked));
+    transcript_free(transcript);
+    end(&first), end(&other);
 }
 
 // It is there, and does nothing: while the first computes with it, or waits for a question.
 static void one_hangs(void **state) {
-    char address[64];
-    ranks_address(address);
-    Child other = start("", 1, address), first = start("", 0, address);
-    tell(&first, "Question 0.\nQuestion 1.\n");
-    assert_true(read_turns(&first, 2));
-    kill(other.pid, SIGSTOP);
-    tell(&first, "Question 2.\n");
-    const int status = wait_for(&first, SOON);
-    kill(other.pid, SIGCONT);
-    assert_int_not_equal(wait_for(&other, SOON), 0);
-    assert_int_not_equal(status, 0);
-    if (!strstr((char *)first.said.data, "has not been heard of")) fail_msg("%s", (char *)first.said.data);
-    assert_int_equal(turns_kept(*state) >= 2, 1);
-    end(&first), end(&other);
+    for (int reads = 0; reads < 2; reads++) {
+        char address[64];
+        const char *more = reads ? "|--context=1024" : "";
+        ranks_address(address);
+        Child other = start(more, 1, address), first = start(more, 0, address);
+        tell(&first, "Question 0.\nQuestion 1.\n");
+        assert_true(read_turns(&first, 2));
+        kill(other.pid, SIGSTOP);
+        tell(&first, reads ? long_question() : "Question 2.\n");
+        const int status = wait_for(&first, SOON);
+        kill(other.pid, SIGCONT);
+        assert_int_not_equal(wait_for(&other, SOON), 0);
+        assert_int_not_equal(status, 0);
+        if (!strstr((char *)first.said.data, "has not been heard of"))
+            fail_msg("%s", (char *)first.said.data);
+        assert_true(turns_kept(*state) >= 2);
+        end(&first), end(&other);
+        forget(*state);
+    }
 }
 
 static void one_dies_while_nobody_asks(void **state) {
@@ -312,31 +450,6 @@ static void one_dies_while_nobody_asks(void **state) {
     end(&first), end(&other);
 }
 
-// mpirun and srun say who is who.
-static void launchers_are_understood(void **state) {
-    (void)state;
-    static const char *const SAY[] = {
-        "OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_RANK=%d OMPI_COMM_WORLD_LOCAL_SIZE=2 PMIX_NAMESPACE=test$$",
-        "PMI_SIZE=2 PMI_RANK=%d MPI_LOCALNRANKS=2 PMI_JOBID=test$$",
-        "SLURM_STEP_NUM_TASKS=2 SLURM_PROCID=%d SLURM_JOB_ID=$$ SLURM_STEP_ID=0 "
-        "SLURM_STEP_NODELIST=localhost,other",
-    };
-    for (size_t i = 0; i < sizeof SAY / sizeof *SAY; i++) {
-        char set[2][300], command[2000];
-        Run run;
-        for (int rank = 0; rank < 2; rank++) snprintf(set[rank], sizeof set[rank], SAY[i], rank);
-        snprintf(command, sizeof command,
-                 "%s $PALAVER " BABBLER " --device=cpu --threads=1 </dev/null & "
-                 "echo Hello | %s $PALAVER " BABBLER
-                 " --device=cpu --threads=1 --seed=1 --max-tokens=4 --stats; wait $!",
-                 set[1], set[0]);
-        program_shell(&run, command);
-        expect_status(&run, 0);
-        expect_err(&run, "[turn 1");
-        program_free(&run);
-    }
-}
-
 int main(int argc, char **argv) {
     signal(SIGPIPE, SIG_IGN);
 #define RANKS(test) cmocka_unit_test_setup_teardown(test, program_set_up, program_tear_down)
@@ -345,10 +458,13 @@ int main(int argc, char **argv) {
         RANKS(they_answer_many_at_once),
         RANKS(who_is_another_is_refused),
         RANKS(what_is_missing_is_said),
+        RANKS(an_address_that_cannot_be_is_refused),
         RANKS(one_is_killed),
+        RANKS(one_is_killed_while_it_reads),
+        RANKS(a_reply_that_breaks_off_is_kept),
+        RANKS(a_question_whose_reading_breaks_off_is_kept),
         RANKS(one_hangs),
         RANKS(one_dies_while_nobody_asks),
-        RANKS(launchers_are_understood),
     };
     return test_main("ranks", argc, argv, tests);
 }

@@ -3,8 +3,8 @@
 #include "tests/support/test.h"
 
 #include "engine/talk/sampler.h"
-#include "kernels/base/nearest.h"
-#include "kernels/base/toml.h"
+#include "kernels/base/text/nearest.h"
+#include "kernels/base/text/toml.h"
 
 #include <stdio.h>
 #include <stdlib.h>

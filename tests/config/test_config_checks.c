@@ -2,7 +2,7 @@
 #include "tests/support/talk/settings.h"
 #include "tests/support/test.h"
 
-#include "kernels/base/nearest.h"
+#include "kernels/base/text/nearest.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -4,6 +4,7 @@
 #include "engine/session/session_step.h"
 #include "engine/session/snapshot.h"
 #include "tests/support/model/golden_model.h"
+#include "tests/support/model/sessions.h"
 #include "tests/support/test.h"
 #include "engine/model/model.h"
 
@@ -12,39 +13,10 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { CONTEXT = 60, VOCAB = 56, SOP = 1, MASK = 3, CHUNK = 7 };
+enum { CONTEXT = 60, VOCAB = 56, SOP = 1, MASK = 3 };
 
 static Engine *open_engine(int rows) {
-    Error error = {0};
-    Model *model = NULL;
-    Engine *engine = NULL;
-    if (model_open(GOLDEN_DENSE "/chatglm-1", &model, &error)) fail_msg("%s", error.message);
-    EngineOptions options = {.device = "cpu",
-                             .n_threads = 1,
-                             .context_size = CONTEXT,
-                             .cache = cache_options(DTYPE_F32),
-                             .chunk = CHUNK};
-    options.cache.paged = true;
-    options.cache.page_size = 8;
-    options.cache.n_sequences = rows;
-    options.n_rows = rows;
-    if (engine_open_model(model, &options, &engine, &error)) fail_msg("%s", error.message);
-    return engine;
-}
-
-static Session *open_session(Engine *engine) {
-    Error error = {0};
-    Session *session = NULL;
-    if (session_open(engine, &session, &error)) fail_msg("%s", error.message);
-    return session;
-}
-
-static int64_t cached_by_sync(Session *session, const int32_t *ids, int64_t n) {
-    Error error = {0};
-    SyncReport report;
-    if (session_sync(session, ids, n, &report, &error)) fail_msg("%s", error.message);
-    assert_int_equal(report.cached + report.evaluated, n);
-    return report.cached;
+    return sessions_engine_of_pages(GOLDEN_DENSE "/chatglm-1", CONTEXT, rows);
 }
 
 // n ids, of which number `sop` ends what is seen both ways; 0: none does.
@@ -56,12 +28,10 @@ static void make_text(int32_t *ids, int n, int sop) {
 // The session's logits are those of a new one, in another engine, over the same tokens.
 static void check_fresh(Session *session) {
     float logits[VOCAB], expected[VOCAB];
-    Error error = {0};
     Engine *other = open_engine(1);
-    Session *fresh = open_session(other);
-    assert_int_equal(cached_by_sync(fresh, session_tokens(session), session_length(session)), 0);
-    if (session_logits(fresh, expected, &error) || session_logits(session, logits, &error))
-        fail_msg("%s", error.message);
+    Session *fresh = sessions_open(other);
+    assert_int_equal(sessions_sync(fresh, session_tokens(session), session_length(session)), 0);
+    sessions_logits(fresh, expected), sessions_logits(session, logits);
     double distance = golden_distance(logits, expected, VOCAB);
     if (!(distance <= 1e-5)) fail_msg("%g from one pass", distance);
     session_close(fresh);
@@ -76,7 +46,7 @@ static void prompts_are_those_of_the_reference(void **state) {
     Engine *engine = open_engine(1);
     assert_true(engine_chunk(engine) >= CONTEXT);
     assert_string_equal(engine_cannot_shift(engine), "its prompt is seen both ways");
-    Session *session = open_session(engine);
+    Session *session = sessions_open(engine);
     if (golden_model_read(GOLDEN_DENSE, "chatglm-1", &set, &error)) fail_msg("%s", error.message);
     for (int i = 0; i < 2 * set.n; i++) {
         const GoldenCase *c = &set.cases[i % set.n];
@@ -99,25 +69,25 @@ static void what_is_kept_is_the_whole_prompt_or_nothing(void **state) {
     (void)state;
     int32_t ids[CONTEXT];
     Engine *engine = open_engine(1);
-    Session *session = open_session(engine);
+    Session *session = sessions_open(engine);
     make_text(ids, 40, 21);
-    assert_int_equal(cached_by_sync(session, ids, 30), 0);
-    assert_int_equal(cached_by_sync(session, ids, 40), 30);
+    assert_int_equal(sessions_sync(session, ids, 30), 0);
+    assert_int_equal(sessions_sync(session, ids, 40), 30);
     check_fresh(session);
     ids[33] = 9; // another reply
-    assert_int_equal(cached_by_sync(session, ids, 40), 33);
+    assert_int_equal(sessions_sync(session, ids, 40), 33);
     check_fresh(session);
-    assert_int_equal(cached_by_sync(session, ids, 22), 21);
+    assert_int_equal(sessions_sync(session, ids, 22), 21);
     check_fresh(session);
     ids[4] = 50; // another prompt of the same length
-    assert_int_equal(cached_by_sync(session, ids, 40), 0);
+    assert_int_equal(sessions_sync(session, ids, 40), 0);
     check_fresh(session);
     make_text(ids, 40, 30); // the next turn: what was said becomes prompt
-    assert_int_equal(cached_by_sync(session, ids, 40), 0);
+    assert_int_equal(sessions_sync(session, ids, 40), 0);
     check_fresh(session);
     make_text(ids, 40, 0); // none at all
-    assert_int_equal(cached_by_sync(session, ids, 40), 0);
-    assert_int_equal(cached_by_sync(session, ids, 39), 38);
+    assert_int_equal(sessions_sync(session, ids, 40), 0);
+    assert_int_equal(sessions_sync(session, ids, 39), 38);
     check_fresh(session);
     session_close(session);
     engine_close(engine);
@@ -127,17 +97,16 @@ static void what_is_kept_is_the_whole_prompt_or_nothing(void **state) {
 static void what_is_drawn_goes_on(void **state) {
     (void)state;
     int32_t ids[CONTEXT];
-    Error error = {0};
     Engine *engine = open_engine(1);
-    Session *session = open_session(engine);
+    Session *session = sessions_open(engine);
     for (int sop = 0; sop < 20; sop += 10) {
         const int32_t next[] = {7, SOP, 9, SOP, 11};
         make_text(ids, 20, sop);
-        (void)cached_by_sync(session, ids, 20);
+        (void)sessions_sync(session, ids, 20);
         for (int i = 0; i < 5; i++) {
             float logits[VOCAB];
             session_push(session, next[i]);
-            if (session_logits(session, logits, &error)) fail_msg("%s", error.message);
+            sessions_logits(session, logits);
             check_fresh(session);
         }
     }
@@ -151,9 +120,9 @@ static void room_is_made_by_reading_again(void **state) {
     Error error = {0};
     const OverflowSettings shift = {.policy = OVERFLOW_SHIFT, .keep = 3};
     Engine *engine = open_engine(1);
-    Session *session = open_session(engine);
+    Session *session = sessions_open(engine);
     make_text(ids, CONTEXT, 30);
-    (void)cached_by_sync(session, ids, CONTEXT);
+    (void)sessions_sync(session, ids, CONTEXT);
     if (session_make_room(session, &shift, 1, &error)) fail_msg("%s", error.message);
     assert_true(session_length(session) < CONTEXT);
     session_push(session, 9);
@@ -174,7 +143,7 @@ static void rows_read_their_prompts_at_once(void **state) {
     for (int r = 0; r < ROWS; r++) {
         int32_t ids[CONTEXT];
         int64_t n;
-        rows[r] = open_session(engine);
+        rows[r] = sessions_open(engine);
         session_set_independent(rows[r]);
         make_text(ids, 24 + 3 * r, 10 + 6 * r);
         if (session_set(rows[r], ids, 24 + 3 * r, &error)) fail_msg("%s", error.message);
@@ -206,18 +175,18 @@ static void snapshots_know_their_prompt(void **state) {
     Snapshot *snapshot;
     SnapshotRestored restored;
     Engine *engine = open_engine(1);
-    Session *session = open_session(engine), *other;
+    Session *session = sessions_open(engine), *other;
     snprintf(path, sizeof path, "/tmp/palaver-both-ways-%d", (int)getpid());
     make_text(ids, 45, 21);
-    (void)cached_by_sync(session, ids, 40);
+    (void)sessions_sync(session, ids, 40);
     if (snapshot_take(session, 1, &snapshot, &error) || snapshot_write(snapshot, path, NULL, &error))
         fail_msg("%s", error.message);
     snapshot_free(snapshot);
     session_close(session);
-    other = open_session(engine);
+    other = sessions_open(engine);
     if (snapshot_restore(other, 1, path, &restored, &error)) fail_msg("%s", error.message);
     assert_int_equal(restored.n_tokens, 40);
-    assert_int_equal(cached_by_sync(other, ids, 45), 40);
+    assert_int_equal(sessions_sync(other, ids, 45), 40);
     check_fresh(other);
     session_close(other);
     engine_close(engine);

@@ -2,7 +2,6 @@
 // process makes of it, for between ranks x goes as it is.
 #include "engine/batch.h"
 #include "engine/engine_internal.h"
-#include "engine/session/snapshot_internal.h"
 #include "kernels/hosts/hosts.h"
 #include "tests/support/acts.h"
 #include "tests/support/files.h"
@@ -10,6 +9,7 @@
 #include "tests/support/kernels/random.h"
 #include "tests/support/model/golden_model.h"
 #include "tests/support/ranks.h"
+#include "tests/support/model/sessions.h"
 #include "tests/support/test.h"
 
 #include <stdio.h>
@@ -161,17 +161,62 @@ static void hosts_of_several_cards(void **state) {
     assert_true(golden_distance(logits[1], logits[0], VOCAB) <= 1e-5);
 }
 
+// A long prompt is cut into pieces, of which each rank has another one in hand: what comes of them is the same to the bit.
+static void prompts_go_in_pieces(void **state) {
+    (void)state;
+    static const struct {
+        const char *path;
+        int n_ranks, chunk;
+    } CASES[] = {
+        {BABBLER, 2, 16}, {BABBLER, 2, 3}, {GOLDEN_DENSE "/exaone4", 3, 8}, {GOLDEN_DENSE "/exaone4", 3, 4}};
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+        float logits[2][2][VOCAB];
+        for (int several = 0; several < 2; several++) {
+            EngineOptions options = options_of(CASES[i].path, cache_options(DTYPE_F16));
+            Ranks ranks;
+            int32_t ids[CONTEXT];
+            options.chunk = CASES[i].chunk;
+            if (several) ranks_begin(&ranks, CASES[i].path, CASES[i].n_ranks, NULL, &options);
+            Engine *engine;
+            Model *model;
+            assert_ok(model_open(CASES[i].path, &model, &error), &error);
+            assert_ok(engine_open_model(model, &options, &engine, &error), &error);
+            const int vocab = engine_model(engine)->shape.vocab_size;
+            assert_in_range(vocab, 1, VOCAB);
+            for (int k = 0; k < CONTEXT; k++) ids[k] = (k * 7919 + 13) % vocab;
+            for (int k = 0; k < 2; k++) read_logits(engine, ids + k, CONTEXT - k, logits[several][k]);
+            engine_close(engine);
+            if (several) ranks_end(&ranks);
+            if (several) assert_memory_equal(logits[0], logits[1], (size_t)vocab * sizeof(float));
+        }
+    }
+}
+
+// While one rank has a piece in hand, the other has the next.
+static void each_rank_has_another_piece(void **state) {
+    (void)state;
+    int32_t ids[CONTEXT];
+    float logits[VOCAB];
+    for (int i = 0; i < CONTEXT; i++) ids[i] = (i * 7919 + 13) % VOCAB;
+    EngineOptions options = options_of(BABBLER, cache_options(DTYPE_F16));
+    Ranks ranks;
+    fakes = (FakeCards){.slow_ms = 5};
+    options.cuda = fake_cards(&fakes), options.device = "cuda:0";
+    ranks_begin(&ranks, BABBLER, 2, "cuda:1", &options);
+    Engine *engine = open_with(&options);
+    read_logits(engine, ids, CONTEXT, logits);
+    engine_close(engine);
+    ranks_end(&ranks);
+    assert_int_equal(fakes.most_busy, 2);
+}
+
 // What a cache holds is put together of all ranks, and comes back to them.
 static void snapshots_come_back(void **state) {
     char path[4096];
     int32_t ids[80];
-    float logits[2][VOCAB];
     for (int i = 0; i < 80; i++) ids[i] = (i * 7919 + 13) % VOCAB;
     for (int layout = 1; layout < 4; layout++) {
         Engine *engines[2];
-        Session *sessions[2];
-        Snapshot *snapshot;
-        SnapshotRestored restored;
         Ranks ranks[2];
         EngineOptions options = options_of(BABBLER, cache_options(layout % 2 ? DTYPE_INT8 : DTYPE_F16));
         options.cache.layout = layout;
@@ -179,52 +224,114 @@ static void snapshots_come_back(void **state) {
         for (int i = 0; i < 2; i++) {
             ranks_begin(&ranks[i], BABBLER, 2, NULL, &options);
             engines[i] = open_with(&options);
-            assert_ok(session_open(engines[i], &sessions[i], &error), &error);
         }
-        assert_ok(session_sync(sessions[0], ids, 70, NULL, &error), &error);
-        assert_ok(snapshot_take(sessions[0], 7, &snapshot, &error), &error);
-        assert_ok(snapshot_write(snapshot, path, NULL, &error), &error);
-        snapshot_free(snapshot);
-        assert_ok(snapshot_restore(sessions[1], 7, path, &restored, &error), &error);
-        assert_int_equal(restored.n_tokens, 70);
+        sessions_come_back(engines, ids, 70, 80, path);
         for (int i = 0; i < 2; i++) {
-            assert_ok(session_sync(sessions[i], ids, 80, NULL, &error), &error);
-            assert_ok(session_logits(sessions[i], logits[i], &error), &error);
-        }
-        assert_memory_equal(logits[0], logits[1], sizeof *logits);
-        for (int i = 0; i < 2; i++) {
-            session_close(sessions[i]), engine_close(engines[i]);
+            engine_close(engines[i]);
             ranks_end(&ranks[i]);
         }
     }
 }
 
-// A rank whose op fails says so with what is asked for next, and what comes then is right.
+// A rank whose op fails says so with what is asked for next, which may be a later piece of the prompt. What comes then is
+// right: of the pieces nothing is taken for cached.
 static void a_step_after_a_failure_is_right(void **state) {
     (void)state;
+    static const FakeCards FAILS[] = {
+        {0}, {.fails_out = 2}, {.fails_qkv = 1}, {.fails_qkv = 2}, {.fails_qkv = 4}};
     int32_t ids[40];
-    float logits[2][VOCAB];
+    float logits[2][VOCAB], again[2][VOCAB];
     for (int i = 0; i < 40; i++) ids[i] = (i * 7919 + 13) % VOCAB;
-    for (int i = 0; i < 2; i++) {
+    for (size_t i = 0; i < sizeof FAILS / sizeof *FAILS; i++) {
         Ranks ranks;
         Session *session;
         EngineOptions options = options_of(BABBLER, cache_options(DTYPE_F16));
-        fakes = (FakeCards){.fails_out = i ? 2 : 0};
+        fakes = FAILS[i];
         options.cuda = fake_cards(&fakes);
         ranks_begin(&ranks, BABBLER, 2, "cuda:0,1", &options);
         Engine *engine = open_with(&options);
         assert_ok(session_open(engine, &session, &error), &error);
         Status status = session_sync(session, ids, 40, NULL, &error);
-        if (!status) status = session_logits(session, logits[i], &error);
+        if (!status) status = session_logits(session, logits[i > 0], &error);
         assert_int_equal(status, i ? STATUS_DEVICE : STATUS_OK);
         if (i) assert_non_null(strstr(error.message, "rank 1 (127.0.0.1): "));
         if (i) assert_non_null(strstr(error.message, "stumbles"));
+        assert_ok(session_sync(session, ids, 40, NULL, &error), &error);
+        assert_ok(session_logits(session, again[i > 0], &error), &error);
         session_close(session);
-        read_logits(engine, ids, 40, logits[i]);
+        read_logits(engine, ids, 40, logits[i > 0]);
+        engine_close(engine);
+        ranks_end(&ranks);
+        assert_memory_equal(logits[0], logits[i > 0], sizeof *logits);
+        assert_memory_equal(again[0], again[i > 0], sizeof *again);
+    }
+}
+
+static bool stops_at_third(void *user, const char *what, int64_t done, int64_t total) {
+    (void)what, (void)done, (void)total;
+    return ++*(int *)user < 3;
+}
+
+// Ctrl-C while pieces are under way: what was read of the prompt stays, but for what turns out to have failed.
+static void an_interrupted_prompt_goes_on(void **state) {
+    (void)state;
+    int32_t ids[CONTEXT];
+    float logits[3][VOCAB];
+    for (int i = 0; i < CONTEXT; i++) ids[i] = (i * 7919 + 13) % VOCAB;
+    for (int i = 0; i < 3; i++) { // to the end; interrupted; and with a failure that nobody had been told
+        Ranks ranks;
+        Session *session;
+        int n_told = 0;
+        EngineOptions options = options_of(BABBLER, cache_options(DTYPE_F16));
+        fakes = (FakeCards){.slow_ms = i ? 3 : 0, .fails_qkv = i == 2 ? 2 : 0};
+        options.cuda = fake_cards(&fakes);
+        ranks_begin(&ranks, BABBLER, 2, "cuda:0,1", &options);
+        Engine *engine = open_with(&options);
+        assert_ok(session_open(engine, &session, &error), &error);
+        if (i) session_set_progress(session, (Progress){stops_at_third, &n_told});
+        assert_int_equal(session_sync(session, ids, CONTEXT, NULL, &error),
+                         i ? STATUS_INTERRUPTED : STATUS_OK);
+        if (i) assert_int_equal(session_cached(session) > 0, i == 1);
+        session_set_progress(session, (Progress){0});
+        assert_ok(session_sync(session, ids, CONTEXT, NULL, &error), &error);
+        assert_ok(session_logits(session, logits[i], &error), &error);
+        assert_memory_equal(logits[0], logits[i], sizeof *logits);
+        session_close(session);
         engine_close(engine);
         ranks_end(&ranks);
     }
-    assert_memory_equal(logits[0], logits[1], sizeof *logits);
+}
+
+// A token whose step has failed on another rank is not drawn from what is left there.
+static void a_draw_after_a_failure_is_right(void **state) {
+    (void)state;
+    static const SampleParams GREEDY = {.top_p = 1, .typical_p = 1};
+    int32_t ids[10], drawn[2][6];
+    for (int i = 0; i < 10; i++) ids[i] = (i * 7919 + 13) % VOCAB;
+    for (int i = 0; i < 2; i++) {
+        Ranks ranks;
+        Session *session;
+        int n_failed = 0;
+        EngineOptions options = options_of(BABBLER, cache_options(DTYPE_F16));
+        fakes = (FakeCards){.fails_qkv = i ? 4 : 0}; // a prompt, three tokens
+        options.cuda = fake_cards(&fakes);
+        ranks_begin(&ranks, BABBLER, 2, "cuda:0,1", &options);
+        Engine *engine = open_with(&options);
+        assert_ok(session_open(engine, &session, &error), &error);
+        assert_ok(session_sync(session, ids, 10, NULL, &error), &error);
+        for (int k = 0; k < 6;) {
+            if (session_sample(session, &GREEDY, &drawn[i][k], &error))
+                n_failed++;
+            else
+                k++;
+            assert_true(n_failed <= i);
+        }
+        assert_int_equal(n_failed, i);
+        session_close(session);
+        engine_close(engine);
+        ranks_end(&ranks);
+    }
+    assert_memory_equal(drawn[0], drawn[1], sizeof *drawn);
 }
 
 static void what_cannot_be_is_said(void **state) {
@@ -270,8 +377,12 @@ int main(int argc, char **argv) {
         cmocka_unit_test(whatever_is_done),
         cmocka_unit_test(each_part_may_be_cards),
         cmocka_unit_test(hosts_of_several_cards),
+        cmocka_unit_test(prompts_go_in_pieces),
+        cmocka_unit_test(each_rank_has_another_piece),
         cmocka_unit_test_setup_teardown(snapshots_come_back, folder_set_up, folder_tear_down),
         cmocka_unit_test(a_step_after_a_failure_is_right),
+        cmocka_unit_test(an_interrupted_prompt_goes_on),
+        cmocka_unit_test(a_draw_after_a_failure_is_right),
         cmocka_unit_test(what_cannot_be_is_said),
         cmocka_unit_test(it_says_who_has_what),
     };

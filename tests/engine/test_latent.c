@@ -2,9 +2,9 @@
 // files, what one token leaves in the cache, and what such a cache is refused as.
 #include "engine/cache/kv_cache.h"
 #include "engine/engine_internal.h"
-#include "engine/session/snapshot.h"
 #include "tests/support/files.h"
 #include "tests/support/model/golden_check.h"
+#include "tests/support/model/sessions.h"
 #include "tests/support/test.h"
 
 #include <math.h>
@@ -154,14 +154,10 @@ static void a_row_for_all_heads(void **state) {
 }
 
 static Engine *open_laid_out(int layout, bool paged) {
-    Engine *engine = NULL;
-    Model *model;
-    if (model_open(GOLDEN_LATENT "/deepseek_v2", &model, &error)) fail_msg("%s", error.message);
     EngineOptions options = {
         .device = "cpu", .n_threads = 1, .context_size = 64, .cache = cache_options(DTYPE_F16), .chunk = 16};
     options.cache.layout = layout, options.cache.paged = paged, options.cache.page_size = 16;
-    if (engine_open_model(model, &options, &engine, &error)) fail_msg("%s", error.message);
-    return engine;
+    return sessions_engine(GOLDEN_LATENT "/deepseek_v2", &options);
 }
 
 // What was cached comes back from a file: what follows it is the same, bit by bit.
@@ -173,28 +169,8 @@ static void caches_come_back(void **state) {
     for (int i = 0; i < 40; i++) ids[i] = (i * 37 + 5) % 128;
     for (int i = 0; i < 8; i++) {
         Engine *engines[2] = {open_laid_out(i / 2, i % 2), open_laid_out(i / 2, i % 2)};
-        Session *sessions[2];
-        Snapshot *snapshot;
-        SnapshotRestored restored;
-        float logits[2][128];
-        Status status = session_open(engines[0], &sessions[0], &error);
-        if (!status) status = session_open(engines[1], &sessions[1], &error);
-        if (!status) status = session_sync(sessions[0], ids, 33, NULL, &error);
-        if (!status) status = snapshot_take(sessions[0], 1, &snapshot, &error);
-        if (!status) status = snapshot_write(snapshot, path, NULL, &error);
-        if (!status) status = snapshot_restore(sessions[1], 1, path, &restored, &error);
-        if (status) fail_msg("layout %d: %s", i / 2, error.message);
-        snapshot_free(snapshot);
-        assert_int_equal(restored.n_tokens, 33);
-        for (int k = 0; k < 2; k++) {
-            SyncReport report;
-            if (session_sync(sessions[k], ids, 40, &report, &error) ||
-                session_logits(sessions[k], logits[k], &error))
-                fail_msg("layout %d: %s", i / 2, error.message);
-            assert_int_equal(report.evaluated, 7);
-        }
-        assert_memory_equal(logits[0], logits[1], sizeof *logits);
-        for (int k = 0; k < 2; k++) session_close(sessions[k]), engine_close(engines[k]);
+        sessions_come_back(engines, ids, 33, 40, path);
+        for (int k = 0; k < 2; k++) engine_close(engines[k]);
     }
     folder_remove(folder);
 }

@@ -1,9 +1,9 @@
 // Layers that differ in their heads, and experts beside a dense part (Gemma 4): what such a cache holds comes back, pages
 // and threads do not show, weights may be converted.
 #include "engine/engine_internal.h"
-#include "engine/session/snapshot.h"
 #include "tests/support/files.h"
 #include "tests/support/model/golden_model.h"
+#include "tests/support/model/sessions.h"
 #include "tests/support/test.h"
 
 #include <stdio.h>
@@ -26,10 +26,7 @@ typedef struct Setting {
 
 static Engine *open_with(const char *name, Setting setting) {
     char path[200];
-    Engine *engine = NULL;
-    Model *model;
     snprintf(path, sizeof path, "%s/%s", GOLDEN_DENSE, name);
-    if (model_open(path, &model, &error)) fail_msg("%s", error.message);
     EngineOptions options = {.device = "cpu",
                              .n_threads = setting.n_threads,
                              .context_size = 64,
@@ -37,8 +34,7 @@ static Engine *open_with(const char *name, Setting setting) {
                              .weights = setting.weights,
                              .chunk = 16};
     options.cache.layout = setting.layout, options.cache.paged = setting.paged, options.cache.page_size = 16;
-    if (engine_open_model(model, &options, &engine, &error)) fail_msg("%s", error.message);
-    return engine;
+    return sessions_engine(path, &options);
 }
 
 static const int32_t *ids(void) {
@@ -54,12 +50,6 @@ static void read_in(Session *session, int n, int evaluated, float logits[VOCAB])
     if (evaluated != ANY) assert_int_equal(report.evaluated, evaluated);
 }
 
-static Session *open_session(Engine *engine) {
-    Session *session;
-    if (session_open(engine, &session, &error)) fail_msg("%s", error.message);
-    return session;
-}
-
 // What was cached comes back from a file: what follows it is the same, bit by bit.
 static void caches_come_back(void **state) {
     (void)state;
@@ -68,25 +58,9 @@ static void caches_come_back(void **state) {
     for (int i = 0; i < 8 * N_NAMES; i++) {
         const Setting setting = {
             .layout = i % 4, .n_threads = 1, .paged = i / 4 % 2, .cache = i % 2 ? DTYPE_F16 : DTYPE_INT8};
-        Engine *engines[2];
-        Session *sessions[2];
-        Snapshot *snapshot = NULL;
-        SnapshotRestored restored = {0};
-        float logits[2][VOCAB];
-        for (int k = 0; k < 2; k++) {
-            engines[k] = open_with(NAMES[i / 8], setting);
-            sessions[k] = open_session(engines[k]);
-        }
-        read_in(sessions[0], N_KEPT, N_KEPT, logits[0]);
-        Status status = snapshot_take(sessions[0], 1, &snapshot, &error);
-        if (!status) status = snapshot_write(snapshot, path, NULL, &error);
-        if (!status) status = snapshot_restore(sessions[1], 1, path, &restored, &error);
-        if (status) fail_msg("%s, layout %d: %s", NAMES[i / 8], setting.layout, error.message);
-        snapshot_free(snapshot);
-        assert_int_equal(restored.n_tokens, N_KEPT);
-        for (int k = 0; k < 2; k++) read_in(sessions[k], N_IDS, N_IDS - N_KEPT, logits[k]);
-        assert_memory_equal(logits[0], logits[1], sizeof *logits);
-        for (int k = 0; k < 2; k++) session_close(sessions[k]), engine_close(engines[k]);
+        Engine *engines[] = {open_with(NAMES[i / 8], setting), open_with(NAMES[i / 8], setting)};
+        sessions_come_back(engines, ids(), N_KEPT, N_IDS, path);
+        for (int k = 0; k < 2; k++) engine_close(engines[k]);
     }
     folder_remove(folder);
 }
@@ -100,7 +74,7 @@ static void pages_and_threads_do_not_show(void **state) {
             const Setting setting = {
                 .layout = i % 4, .n_threads = 1 + i % 3, .paged = i / 4, .cache = DTYPE_F32};
             Engine *engine = open_with(NAMES[n], setting);
-            Session *session = open_session(engine);
+            Session *session = sessions_open(engine);
             read_in(session, N_IDS, N_IDS, i == 0 ? expected : logits);
             if (i > 0) assert_memory_equal(logits, expected, sizeof logits);
             if (session_sync(session, ids(), 16, NULL, &error)) fail_msg("%s", error.message);

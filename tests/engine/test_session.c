@@ -1,5 +1,6 @@
 // One stream of tokens over its cache: what is kept, what is evaluated again, roll-back, and that how the tokens came
 // in makes no difference.
+#include "tests/support/model/sessions.h"
 #include "tests/support/test.h"
 #include "engine/engine.h"
 #include "engine/session/session_step.h"
@@ -31,17 +32,10 @@ static Engine *open_engine(int context, int chunk, DType cache) {
     return engine;
 }
 
-static Session *open_session(Engine *engine) {
-    Error error = {0};
-    Session *session = NULL;
-    if (session_open(engine, &session, &error)) fail_msg("%s", error.message);
-    return session;
-}
-
 static int set_up(void **state) {
     Fixture *f = calloc(1, sizeof *f);
     f->engine = open_engine(CONTEXT, 32, DTYPE_F32);
-    f->session = open_session(f->engine);
+    f->session = sessions_open(f->engine);
     for (int i = 0; i <= CONTEXT; i++) f->ids[i] = (i * 7919 + 13) % VOCAB;
     *state = f;
     return 0;
@@ -63,11 +57,6 @@ static SyncReport sync_ok(Session *session, const int32_t *ids, int64_t n) {
     assert_int_equal(session_cached(session), n);
     assert_memory_equal(session_tokens(session), ids, (size_t)n * sizeof *ids);
     return report;
-}
-
-static void logits_ok(Session *session, float logits[VOCAB]) {
-    Error error = {0};
-    if (session_logits(session, logits, &error)) fail_msg("%s", error.message);
 }
 
 // Relative to the largest: NaN fails.
@@ -105,11 +94,11 @@ static void a_cached_prefix_changes_no_logits(void **state) {
     Fixture *f = *state;
     float whole[VOCAB], parts[VOCAB];
     sync_ok(f->session, f->ids, N);
-    logits_ok(f->session, whole);
-    Session *other = open_session(f->engine);
+    sessions_logits(f->session, whole);
+    Session *other = sessions_open(f->engine);
     for (int n = 1; n <= N; n += 11) sync_ok(other, f->ids, n);
     for (int n = N - 3; n <= N; n++) sync_ok(other, f->ids, n); // one by one, as decoding does
-    logits_ok(other, parts);
+    sessions_logits(other, parts);
     assert_close(parts, whole, 1e-5);
     session_close(other);
 }
@@ -118,12 +107,12 @@ static void chunks_change_no_logits(void **state) {
     Fixture *f = *state;
     float at_once[VOCAB], chunked[VOCAB];
     sync_ok(f->session, f->ids, N);
-    logits_ok(f->session, at_once);
+    sessions_logits(f->session, at_once);
     for (int chunk = 1; chunk <= 64; chunk = 3 * chunk + 1) {
         Engine *engine = open_engine(CONTEXT, chunk, DTYPE_F32);
-        Session *session = open_session(engine);
+        Session *session = sessions_open(engine);
         sync_ok(session, f->ids, N);
-        logits_ok(session, chunked);
+        sessions_logits(session, chunked);
         assert_close(chunked, at_once, 1e-5);
         session_close(session);
         engine_close(engine);
@@ -139,10 +128,10 @@ static void roll_back_and_another_way(void **state) {
     for (int i = 70; i < 80; i++) other[i] = (f->ids[i] + 5) % VOCAB;
     sync_ok(f->session, other, 80);
     sync_ok(f->session, f->ids, 80); // and back
-    logits_ok(f->session, rolled);
-    Session *session = open_session(f->engine);
+    sessions_logits(f->session, rolled);
+    Session *session = sessions_open(f->engine);
     sync_ok(session, f->ids, 80);
-    logits_ok(session, fresh);
+    sessions_logits(session, fresh);
     assert_close(rolled, fresh, 1e-5);
     session_close(session);
 }
@@ -151,10 +140,10 @@ static void two_sessions_do_not_disturb_each_other(void **state) {
     Fixture *f = *state;
     float before[VOCAB], after[VOCAB];
     sync_ok(f->session, f->ids, 20);
-    logits_ok(f->session, before);
-    Session *other = open_session(f->engine);
+    sessions_logits(f->session, before);
+    Session *other = sessions_open(f->engine);
     sync_ok(other, f->ids + 30, 25);
-    logits_ok(f->session, after); // the engine's logits were the other's in between
+    sessions_logits(f->session, after); // the engine's logits were the other's in between
     assert_close(after, before, 1e-6);
     session_close(other);
 }
@@ -185,10 +174,10 @@ static void sampled_tokens_are_what_reading_them_gives(void **state) {
     for (int i = 0; i < 30; i++)
         assert_int_equal(session_sample(f->session, &greedy, &id, &error), STATUS_OK);
     float sampled[VOCAB], read[VOCAB];
-    logits_ok(f->session, sampled);
-    Session *other = open_session(f->engine);
+    sessions_logits(f->session, sampled);
+    Session *other = sessions_open(f->engine);
     sync_ok(other, session_tokens(f->session), session_length(f->session));
-    logits_ok(other, read);
+    sessions_logits(other, read);
     assert_close(sampled, read, 1e-5);
     session_close(other);
 }
@@ -199,10 +188,10 @@ static void logits_of_every_position(void **state) {
     float *all = malloc((N - 5) * VOCAB * sizeof *all), one[VOCAB];
     sync_ok(f->session, f->ids, 20);
     assert_int_equal(session_logits_of(f->session, f->ids, N, 5, all, &error), STATUS_OK);
-    Session *other = open_session(f->engine);
+    Session *other = sessions_open(f->engine);
     for (int n = 6; n <= N; n += 13) {
         sync_ok(other, f->ids, n);
-        logits_ok(other, one);
+        sessions_logits(other, one);
         assert_close(all + (n - 6) * VOCAB, one, 1e-5);
     }
     assert_int_equal(session_logits_of(f->session, f->ids, N, N, all, &error), STATUS_USAGE);
@@ -285,11 +274,11 @@ static void half_precision_cache_is_close(void **state) {
     Fixture *f = *state;
     float full[VOCAB], half[VOCAB];
     sync_ok(f->session, f->ids, N);
-    logits_ok(f->session, full);
+    sessions_logits(f->session, full);
     Engine *engine = open_engine(CONTEXT, 32, DTYPE_F16);
-    Session *session = open_session(engine);
+    Session *session = sessions_open(engine);
     sync_ok(session, f->ids, N);
-    logits_ok(session, half);
+    sessions_logits(session, half);
     assert_close(half, full, 2e-2);
     assert_memory_not_equal(half, full, sizeof half);
     session_close(session);

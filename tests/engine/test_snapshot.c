@@ -227,20 +227,29 @@ static void test_another(void **state) {
     talk_close(&before);
 }
 
+// A folder with the files of the model that babbles but for `changed`, which is read: folder_remove(), bytes_free().
+static char *babbler_but(const char *changed, Bytes *bytes) {
+    static const char *const FILES[] = {"config.json", "model.safetensors", "tokenizer.json",
+                                        "tokenizer_config.json"};
+    char *folder = folder_new(), path[100];
+    for (size_t i = 0; i < sizeof FILES / sizeof *FILES; i++) {
+        snprintf(path, sizeof path, "tests/golden/babbler/%s", FILES[i]);
+        if (strcmp(FILES[i], changed))
+            folder_copy(folder, FILES[i], path);
+        else
+            *bytes = bytes_of_file(path);
+    }
+    return folder;
+}
+
 // The same in all but what it has learned: every weight is a little different.
 static void test_another_training(void **state) {
-    static const char *const rest[] = {"config.json", "tokenizer.json", "tokenizer_config.json"};
-    char *folder = folder_new();
+    Bytes weights = {0};
+    char *folder = babbler_but("model.safetensors", &weights);
     Talk before = babbler(USUAL);
     read_in(&before, ids(), 120);
     keep(&before, file_in(*state));
     talk_close(&before);
-    for (int i = 0; i < 3; i++) {
-        char path[100];
-        snprintf(path, sizeof path, "tests/golden/babbler/%s", rest[i]);
-        folder_copy(folder, rest[i], path);
-    }
-    Bytes weights = bytes_of_file("tests/golden/babbler/model.safetensors");
     uint64_t header = 8;
     for (int i = 0; i < 8; i++) header += (uint64_t)weights.data[i] << 8 * i;
     for (uint64_t i = header; i < weights.size; i += 2) weights.data[i] ^= 1; // of the mantissa
@@ -254,18 +263,12 @@ static void test_another_training(void **state) {
 
 // The same weights, but for one number of its configuration.
 static void test_another_configuration(void **state) {
-    static const char *const rest[] = {"model.safetensors", "tokenizer.json", "tokenizer_config.json"};
-    char *folder = folder_new();
+    Bytes config = {0};
+    char *folder = babbler_but("config.json", &config);
     Talk before = babbler(USUAL);
     read_in(&before, ids(), 120);
     keep(&before, file_in(*state));
     talk_close(&before);
-    for (int i = 0; i < 3; i++) {
-        char path[100];
-        snprintf(path, sizeof path, "tests/golden/babbler/%s", rest[i]);
-        folder_copy(folder, rest[i], path);
-    }
-    Bytes config = bytes_of_file("tests/golden/babbler/config.json");
     bytes_add(&config, "", 1);
     char *epsilon = strstr((char *)config.data, "e-06");
     assert_non_null(epsilon);

@@ -5,13 +5,13 @@
 #include "engine/engine_internal.h"
 #include "engine/model/shape/model_shape.h"
 #include "engine/session/session_step.h"
-#include "engine/session/snapshot_internal.h"
 #include "kernels/split/split.h"
 #include "tests/support/acts.h"
 #include "tests/support/card.h"
 #include "tests/support/files.h"
 #include "tests/support/model/golden_model.h"
 #include "tests/support/kernels/random.h"
+#include "tests/support/model/sessions.h"
 #include "tests/support/test.h"
 
 #include <math.h>
@@ -151,45 +151,19 @@ static void whatever_is_done(void **state) {
     }
 }
 
-static int64_t bring_back(Session *session, const char *path) {
-    SnapshotRestored restored;
-    assert_ok(snapshot_restore(session, 7, path, &restored, &error), &error);
-    return restored.n_tokens;
-}
-
 // A snapshot comes back bit by bit where the same layers lie on the same backends, and nowhere else.
 static void snapshots_know_the_border(void **state) {
     char path[4096];
     int32_t ids[80];
-    float logits[2][VOCAB];
     for (int i = 0; i < 80; i++) ids[i] = (i * 7919 + 13) % VOCAB;
     snprintf(path, sizeof path, "%s/talk.kv", (char *)*state);
     Engine *engines[] = {open_at("tests/golden/babbler", "cpu", 1, cache_options(DTYPE_INT8)),
                          open_at("tests/golden/babbler", "cpu", 1, cache_options(DTYPE_INT8)),
                          open_at("tests/golden/babbler", "cpu", 0, cache_options(DTYPE_INT8)),
                          open_at("tests/golden/babbler", "cpu:reference", 1, cache_options(DTYPE_INT8))};
-    Session *sessions[4];
-    Snapshot *snapshot;
-    for (int i = 0; i < 4; i++) assert_ok(session_open(engines[i], &sessions[i], &error), &error);
-    assert_ok(session_sync(sessions[0], ids, 70, NULL, &error), &error);
-    assert_ok(snapshot_take(sessions[0], 7, &snapshot, &error), &error);
-    assert_ok(snapshot_write(snapshot, path, NULL, &error), &error);
-    snapshot_free(snapshot);
-    assert_int_equal(bring_back(sessions[1], path), 70);
-    for (int i = 2; i < 4; i++) {
-        SnapshotRestored restored;
-        assert_int_equal(snapshot_restore(sessions[i], 7, path, &restored, &error), STATUS_FILE);
-        assert_non_null(strstr(error.message, "device"));
-    }
-    for (int i = 0; i < 2; i++) {
-        assert_ok(session_sync(sessions[i], ids, 80, NULL, &error), &error);
-        assert_ok(session_logits(sessions[i], logits[i], &error), &error);
-    }
-    assert_memory_equal(logits[0], logits[1], sizeof *logits);
-    for (int i = 0; i < 4; i++) {
-        session_close(sessions[i]);
-        engine_close(engines[i]);
-    }
+    sessions_come_back(engines, ids, 70, 80, path);
+    for (int i = 2; i < 4; i++) sessions_refuse(engines[i], path, "device");
+    for (int i = 0; i < 4; i++) engine_close(engines[i]);
 }
 
 // Many sessions at once: prompts in pieces, then all of them a token at a time.

@@ -2,13 +2,13 @@
 // many, the logits are those of one backend, whatever is done with sessions and their cache. With the same loops on both
 // sides that is so to every bit, with plain loops on one of them within rounding.
 #include "engine/engine_internal.h"
-#include "engine/session/snapshot_internal.h"
 #include "kernels/split/split.h"
 #include "tests/support/acts.h"
 #include "tests/support/card.h"
 #include "tests/support/files.h"
 #include "tests/support/kernels/random.h"
 #include "tests/support/model/golden_model.h"
+#include "tests/support/model/sessions.h"
 #include "tests/support/test.h"
 
 #include <stdio.h>
@@ -30,19 +30,11 @@ static EngineOptions options_for(const char *device, int expert_layers, CacheOpt
                            .chunk = CHUNK};
 }
 
-static Engine *open_with(const char *path, const EngineOptions *options) {
-    Model *model;
-    Engine *engine = NULL;
-    assert_ok(model_open(path, &model, &error), &error);
-    if (engine_open_model(model, options, &engine, &error)) fail_msg("%s: %s", path, error.message);
-    return engine;
-}
-
-// The same on tests/support/card.h, where experts visit in steps of `visits_from` tokens and more; 0: never.
+// The model on tests/support/card.h, where experts visit in steps of `visits_from` tokens and more; 0: never.
 static Engine *open_on_card(const char *path, EngineOptions options, int visits_from) {
     options.device = "cpu";
     options.plans_only = true;
-    Engine *engine = open_with(path, &options);
+    Engine *engine = sessions_engine(path, &options);
     placement_close(engine);
     options.plans_only = false;
     assert_ok(placement_open_on(engine, card_ops(), "cpu", &options, &error), &error);
@@ -82,7 +74,7 @@ static int check_model(const char *root, const char *name) {
     float *whole = calloc((size_t)(c->n - c->from) * (size_t)c->vocab, sizeof *whole);
     EngineOptions options = options_for("cpu", -1, cache_options(DTYPE_F32));
     options.context_size = 128, options.chunk = GOLDEN_MAX_IDS;
-    Engine *engine = open_with(path, &options);
+    Engine *engine = sessions_engine(path, &options);
     assert_ok(golden_model_evaluate(engine, c, 7, whole, &error), &error);
     engine_close(engine);
     for (int d = 0; d < 4; d++)
@@ -90,7 +82,7 @@ static int check_model(const char *root, const char *name) {
             const int decoded = card_counts().decoded;
             options = options_for(d < 2 ? DEVICES[d] : "cpu", experts, cache_options(DTYPE_F32));
             options.context_size = 128, options.chunk = GOLDEN_MAX_IDS;
-            engine = d < 2 ? open_with(path, &options) : open_on_card(path, options, d == 3 ? 3 : 0);
+            engine = d < 2 ? sessions_engine(path, &options) : open_on_card(path, options, d == 3 ? 3 : 0);
             assert_non_null(split_side(engine->backend, SPLIT_FIRST));
             assert_true(split_has_experts(engine->backend));
             assert_int_equal(split_border(engine->backend), n_layers - experts);
@@ -142,8 +134,8 @@ static void whatever_is_done(void **state) {
         cache.layout = i % 3 == 2 ? cache.layout : i % 4;
         cache.n_sequences = 2;
         const EngineOptions one = options_for("cpu", -1, cache), two = options_for("cpu", i / 3 % 2, cache);
-        Engine *engines[2] = {open_with(model, &one),
-                              i < 8 ? open_with(model, &two) : open_on_card(model, two, i % 5)};
+        Engine *engines[2] = {sessions_engine(model, &one),
+                              i < 8 ? sessions_engine(model, &two) : open_on_card(model, two, i % 5)};
         char first[200] = "";
         assert_true(split_has_experts(engines[1]->backend));
         if (acts_compare(engines, (uint64_t)i + 1, 100, first, sizeof first))
@@ -157,38 +149,18 @@ static void whatever_is_done(void **state) {
 static void snapshots_know_where_experts_lie(void **state) {
     char path[4096];
     int32_t ids[80];
-    float logits[2][128];
     Engine *engines[4];
-    Session *sessions[4];
-    Snapshot *snapshot;
-    SnapshotRestored restored;
     for (int i = 0; i < 80; i++) ids[i] = (i * 7919 + 13) % 128;
     snprintf(path, sizeof path, "%s/talk.kv", (char *)*state);
-    for (int i = 0; i < 4;
-         i++) { // two alike, one with other experts on the CPU, one with a whole layer there
+    // Two alike, one with other experts on the CPU, one with a whole layer there.
+    for (int i = 0; i < 4; i++) {
         EngineOptions options = options_for("cpu", i == 2 ? 0 : 1, cache_options(DTYPE_F16));
         if (i == 3) options.device_layers = 1, options.expert_layers = DEVICE_LAYERS_FIT;
-        engines[i] = open_with(GOLDEN_EXPERTS "/mixtral", &options);
-        assert_int_equal(engine_model(engines[i])->shape.vocab_size, 128);
-        assert_ok(session_open(engines[i], &sessions[i], &error), &error);
+        engines[i] = sessions_engine(GOLDEN_EXPERTS "/mixtral", &options);
     }
-    assert_ok(session_sync(sessions[0], ids, 70, NULL, &error), &error);
-    assert_ok(snapshot_take(sessions[0], 7, &snapshot, &error), &error);
-    assert_ok(snapshot_write(snapshot, path, NULL, &error), &error);
-    snapshot_free(snapshot);
-    assert_ok(snapshot_restore(sessions[1], 7, path, &restored, &error), &error);
-    assert_int_equal(restored.n_tokens, 70);
-    for (int i = 2; i < 4; i++)
-        assert_int_equal(snapshot_restore(sessions[i], 7, path, &restored, &error), STATUS_FILE);
-    for (int i = 0; i < 2; i++) {
-        assert_ok(session_sync(sessions[i], ids, 80, NULL, &error), &error);
-        assert_ok(session_logits(sessions[i], logits[i], &error), &error);
-    }
-    assert_memory_equal(logits[0], logits[1], sizeof *logits);
-    for (int i = 0; i < 4; i++) {
-        session_close(sessions[i]);
-        engine_close(engines[i]);
-    }
+    sessions_come_back(engines, ids, 70, 80, path);
+    for (int i = 2; i < 4; i++) sessions_refuse(engines[i], path, "device");
+    for (int i = 0; i < 4; i++) engine_close(engines[i]);
 }
 
 // ---- what it is, and what it cannot be -----------------------------------------------------------------------
@@ -200,7 +172,7 @@ static void it_says_where_experts_lie(void **state) {
     float logits[128];
     Session *session;
     EngineOptions options = options_for("cpu:reference", 1, cache_options(DTYPE_F16));
-    Engine *engine = open_with(GOLDEN_EXPERTS "/mixtral", &options);
+    Engine *engine = sessions_engine(GOLDEN_EXPERTS "/mixtral", &options);
     engine_describe_backend(engine, text, sizeof text);
     if (strncmp(text, "cpu, experts of 1 of 2 layers, cpu 1 (1 thread, ", 47) != 0) fail_msg("%s", text);
     const EngineMemory m = engine_memory(engine);
@@ -213,14 +185,14 @@ static void it_says_where_experts_lie(void **state) {
     session_close(session);
     engine_close(engine);
     options.expert_layers = 2; // all there are
-    engine = open_with(GOLDEN_EXPERTS "/mixtral", &options);
+    engine = sessions_engine(GOLDEN_EXPERTS "/mixtral", &options);
     assert_null(split_side(engine->backend, SPLIT_FIRST));
     engine_close(engine);
     // Nothing is counted twice, and nothing is left out, but for the head, of which both sides have a part.
     int64_t bytes[3];
     for (int experts = 0; experts < 3; experts++) {
         options.expert_layers = experts, options.plans_only = true;
-        engine = open_with(GOLDEN_EXPERTS "/mixtral", &options);
+        engine = sessions_engine(GOLDEN_EXPERTS "/mixtral", &options);
         bytes[experts] = engine_memory(engine).weights + engine_memory(engine).host_weights;
         engine_close(engine);
     }
@@ -263,7 +235,7 @@ static Status open_small_card(const BackendOptions *options, Backend **backend, 
 static void experts_leave_before_layers(void **state) {
     (void)state;
     EngineOptions options = options_for("cpu", -1, cache_options(DTYPE_F32));
-    Engine *engine = open_with(GOLDEN_EXPERTS "/llama4", &options);
+    Engine *engine = sessions_engine(GOLDEN_EXPERTS "/llama4", &options);
     const EngineMemory whole = engine_memory(engine);
     const int64_t need = whole.weights + whole.cache + whole.scratch;
     const int n_layers = engine_model(engine)->shape.n_layers;

@@ -5,7 +5,7 @@
 #include "engine/model/model.h"
 #include "kernels/shards/shard_ops.h"
 #include "tests/gpu/cases.h"
-#include "tests/gpu/engine_tests.h"
+#include "tests/gpu/engine/engine_tests.h"
 #include "tests/gpu/side.h"
 #include "tests/support/acts.h"
 
@@ -102,7 +102,7 @@ static void test_talks(void) {
     char first[200] = "";
     Status status = open_both(MODEL, engines, &error);
     if (status) printf("FAILED %s: %s\n", MODEL, error.message);
-    int wrong = status ? 1 : acts_compare_apart(engines, 57, ACTS, first, sizeof first);
+    int wrong = status ? 1 : acts_compare(engines, 57, ACTS, first, sizeof first);
     if (*first) printf("FAILED %s: %s\n", MODEL, first);
     report("cards", "acts", wrong, 0);
     if (!status) report("cards", "a long stream", streams_differ(engines), 0);

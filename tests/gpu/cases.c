@@ -53,6 +53,8 @@ const Case CASES[] = {
     {"q5_1", DTYPE_Q5_1, 576, 9, 3, 64, 1536, 999, .past = 65, .n_tokens = 16, F16KV},
     {"q4_k with q6_k", DTYPE_Q4_K, 1024, 8, 2, 128, 2816, 999, .v_type = DTYPE_Q6_K, .down_type = DTYPE_Q6_K,
      .past = 65, .n_tokens = 16, F16KV},
+    {"q4_k with q6_k, wide", DTYPE_Q4_K, 512, 64, 16, 128, 1024, 515, .v_type = DTYPE_Q6_K, .past = 65,
+     .n_tokens = 16, F16KV},
     {"q5_k", DTYPE_Q5_K, 512, 8, 2, 64, 1024, 999, .past = 65, .n_tokens = 16, F16KV},
     {"q6_k", DTYPE_Q6_K, 512, 8, 2, 64, 1024, 999, .past = 65, .n_tokens = 16, F16KV},
 #define BEYOND .layer_norm = true, .no_gate = true
@@ -193,6 +195,11 @@ const Case CASES[] = {
     {"q4_0 experts, narrow, one", DTYPE_Q4_0, 768, 4, 2, 64, 256, 300, EXPERTS(4, 2, 1), .past = 303,
      .n_tokens = 1, F16KV},
     {"f16 experts, narrow, one", DTYPE_F16, 768, 4, 2, 64, 96, 300, EXPERTS(6, 2, 0), .past = 33,
+     .n_tokens = 1, F16KV},
+    // Rows of several chunks, the last not whole, in kernels of few formats; five heads and three share a key.
+    {"bf16 experts, long rows, one", DTYPE_BF16, 2000, 20, 4, 128, 712, 515, EXPERTS(6, 3, 1),
+     .qk_norm = true, .past = 1100, .n_tokens = 1, F16KV},
+    {"q8_0 experts, long rows, one", DTYPE_Q8_0, 4512, 3, 1, 128, 736, 515, EXPERTS(6, 5, 1), .past = 70,
      .n_tokens = 1, F16KV},
 // Tiles of all experts, some with more than one tile of pairs, and pieces of rows that are not whole.
 #define EXPERT_TILES(n) EXPERTS(4, 2, 1), .past = 3, .n_tokens = (n), .whole = true, F16KV

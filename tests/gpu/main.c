@@ -16,7 +16,7 @@
 #include "tests/support/model/golden_model.h"
 #include "tests/gpu/bases.h"
 #include "tests/gpu/cases.h"
-#include "tests/gpu/engine_tests.h"
+#include "tests/gpu/engine/engine_tests.h"
 #include "tests/gpu/side.h"
 #include "engine/cache/kv_cache.h"
 
@@ -366,6 +366,7 @@ static void read_wishes(int argc, char **argv, Wish *w) {
         fprintf(stderr, "--part I/N: I from 0, less than N\n");
         exit(2);
     }
+    side_share_cores(w->parts);
     // In the tree, or in a bundle.
     if (!w->golden) w->golden = access(GOLDEN, R_OK) ? "golden" : GOLDEN;
 }

@@ -95,15 +95,34 @@ typedef struct Spread {
     float scale, mean;
 } Spread;
 
+// What a matrix is made of (elements, or blocks) comes again after so many, a prime: to make all of a large one up takes
+// longer than to multiply with it, and neither rows nor experts are alike.
+enum { PERIOD = 4194301 };
+
+static int64_t at_most_a_period(int64_t n) {
+    return n < PERIOD ? n : PERIOD;
+}
+
+// n of `size` bytes each, of which the first period is there.
+static void repeat(uint8_t *data, int64_t n, int64_t size) {
+    for (int64_t i = PERIOD, some; i < n; i += some) {
+        some = at_most_a_period(n - i);
+        memcpy(data + i * size, data, (size_t)(some * size));
+    }
+}
+
+// Rows of normal numbers, likewise.
 static void fill_w8(uint8_t *data, const Matrix *m, Spread spread, uint64_t *state) {
-    float *x = malloc((size_t)m->cols * sizeof *x);
-    if (!x) abort();
+    const int64_t n = at_most_a_period(m->rows * m->cols);
+    float *all = malloc((size_t)(n + m->cols) * sizeof *all); // a row that wraps lies there whole
+    if (!all) abort();
+    for (int64_t i = 0; i < n; i++) all[i] = spread.mean + spread.scale * random_normal(state);
+    for (int64_t i = 0; i < m->cols; i++) all[n + i] = all[i % n];
     for (int64_t r = 0; r < m->rows; r++, data += w8_row_bytes(m->cols)) {
-        for (int64_t i = 0; i < m->cols; i++) x[i] = spread.mean + spread.scale * random_normal(state);
-        float scale = w8_quantize_row(x, m->cols, (int8_t *)data);
+        float scale = w8_quantize_row(all + r * m->cols % PERIOD, m->cols, (int8_t *)data);
         memcpy(data + w8_scale_offset(m->cols), &scale, sizeof scale);
     }
-    free(x);
+    free(all);
 }
 
 // Scales of rows, or of blocks of 128 by 128.
@@ -132,13 +151,14 @@ static Matrix fill(TestModel *model, DType type, int64_t rows, int64_t cols, Spr
         return m;
     }
     if (quant_is_type(type) || type == DTYPE_E4M3 || type == DTYPE_NF4) {
-        for (int64_t i = 0; i < rows * row; i += dtype_block_bytes(type))
-            fill_block(type, data + i, scale, state);
+        const int64_t size = dtype_block_bytes(type), n = rows * row / size;
+        for (int64_t i = 0; i < at_most_a_period(n); i++) fill_block(type, data + i * size, scale, state);
+        repeat(data, n, size);
         if (model->shape.fp8_inputs && type == DTYPE_E4M3)
             m.input_scale = model->input_scale, spread_scales(model, data, &m);
         return m;
     }
-    for (int64_t i = 0; i < rows * cols; i++) {
+    for (int64_t i = 0; i < at_most_a_period(rows * cols); i++) {
         float value = mean + scale * random_normal(state);
         uint32_t bits;
         memcpy(&bits, &value, 4);
@@ -148,6 +168,7 @@ static Matrix fill(TestModel *model, DType type, int64_t rows, int64_t cols, Spr
         else
             memcpy(data + i * 2, &half, 2);
     }
+    repeat(data, rows * cols, type == DTYPE_F32 ? 4 : 2);
     return m;
 }
 

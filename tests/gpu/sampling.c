@@ -104,13 +104,15 @@ static void compare_row(const Sampled *on, const float *row) {
     free(allowed);
 }
 
-// Rows in one call give what each gives by itself, whatever their settings.
-static void compare_rows(const Sampled *on) {
+enum { MOST_ROWS = 65 }; // one more than a launch brings along
+
+// Rows in one call give what each gives by itself, whatever their settings: the first `settings` of them. Of rows of the
+// first three, few candidates each, the kernel gives each fewer blocks.
+static void compare_rows(const Sampled *on, size_t settings) {
     const Ops *cuda = on->cuda;
     Backend *backend = on->backend;
     float *memory = on->memory;
     const int n_vocab = on->n_vocab;
-    enum { MOST_ROWS = 64, SETTINGS = sizeof PARAMS / sizeof *PARAMS };
     SampleParams params[MOST_ROWS];
     int32_t together[MOST_ROWS], alone;
     LogitAdjustment adjustments[2] = {{0, 1.3f, 0.5f}, {n_vocab - 1, 1, INFINITY}};
@@ -121,7 +123,7 @@ static void compare_rows(const Sampled *on) {
     uint64_t state = 78;
     for (int i = 0; i < MOST_ROWS; i++) {
         fill_row(rows + (int64_t)i * n_vocab, n_vocab, i % KINDS, &state);
-        params[i] = params_of((size_t)(i / 3 % SETTINGS), n_vocab);
+        params[i] = params_of((size_t)i / 3 % settings, n_vocab);
         params[i].seed = 7, params[i].conversation = (uint64_t)i, params[i].position = 3;
         params[i].n_adjustments = i % 5 == 2 && n_vocab > 1 ? 2 : 0, params[i].adjustments = adjustments;
         params[i].allowed = i % 4 == 3 ? allowed : NULL;
@@ -129,7 +131,7 @@ static void compare_rows(const Sampled *on) {
     for (int i = 0; i < n_vocab; i++) rows[(int64_t)9 * n_vocab + i] = -INFINITY;
     rows[(int64_t)20 * n_vocab + n_vocab / 2] = NAN;
     cuda->write(backend, memory, rows, (size_t)n_vocab * MOST_ROWS * sizeof *rows, &error);
-    for (int n = 1; n <= MOST_ROWS; n = n < 4 ? n + 1 : n * 4) {
+    for (int n = 1; n <= MOST_ROWS; n = n < 4 || n >= 64 ? n + 1 : n * 4) {
         int wrong = cuda->sample(backend, memory, n, params, together, &error) != STATUS_OK;
         for (int i = 0; i < n && !wrong; i++)
             wrong += cuda->sample(backend, memory + (int64_t)i * n_vocab, 1, &params[i], &alone, &error) !=
@@ -149,13 +151,14 @@ void test_sampling(const Ops *cuda, Report *report) {
         Case c = {"sample", DTYPE_F32, 64, 1, 1, 64, 64, SIZES[s], .n_tokens = 1, .kv = DTYPE_F16};
         TestModel model;
         model_fill(&model, &c, 5);
-        BackendOptions options = {.device = "cuda", .shape = &model.shape, .max_tokens = 1, .max_logits = 64};
+        BackendOptions options = {
+            .device = "cuda", .shape = &model.shape, .max_tokens = 1, .max_logits = MOST_ROWS};
         Backend *backend;
         Error error;
         void *memory = NULL;
         SampleScratch *scratch;
         if (cuda->open(&options, &backend, &error) || sample_scratch_open(c.vocab, &scratch, &error) ||
-            cuda->alloc(backend, (size_t)c.vocab * 64 * sizeof(float), &memory, &error)) {
+            cuda->alloc(backend, (size_t)c.vocab * MOST_ROWS * sizeof(float), &memory, &error)) {
             printf("FAILED %s\n", error.message);
             return report("sample", "open", NAN, 0);
         }
@@ -168,7 +171,8 @@ void test_sampling(const Ops *cuda, Report *report) {
             fill_row(row, c.vocab, kind, &state);
             compare_row(&on, row);
         }
-        compare_rows(&on);
+        compare_rows(&on, sizeof PARAMS / sizeof *PARAMS);
+        compare_rows(&on, 3);
         row[c.vocab - 1] = NAN;
         int32_t id = 0;
         cuda->write(backend, memory, row, (size_t)c.vocab * sizeof *row, &error);

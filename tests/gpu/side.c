@@ -2,6 +2,7 @@
 
 #include "kernels/cpu/kv.h"
 #include "kernels/cpu/loops/quant.h"
+#include "kernels/cpu/threads.h"
 #include "kernels/shards/shards.h"
 
 #include <math.h>
@@ -118,10 +119,18 @@ static void *cache_room(const Side *s, int64_t bytes) {
     return memory;
 }
 
+static int n_threads; // of the CPU's side; 0: as many as there are cores
+
+void side_share_cores(int n_processes) {
+    n_threads = n_processes > 1 ? threads_available() / n_processes : 0;
+    if (n_processes > 1 && n_threads < 1) n_threads = 1;
+}
+
 static BackendOptions options_of(const Case *c, const TestModel *m, const char *device) {
     return (BackendOptions){.device = device,
                             .shape = &m->shape,
                             .layers = m->layers,
+                            .n_threads = n_threads,
                             .max_tokens = c->n_tokens > 8 ? c->n_tokens : 8,
                             .max_logits = 9,
                             .dispatch = c->dispatch};

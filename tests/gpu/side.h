@@ -23,6 +23,9 @@ double distance(const float *a, const float *b, int64_t n);
 void *room(const Ops *ops, Backend *backend, size_t bytes);
 void check_sentinel(const char *name, const Ops *ops, Backend *backend, void *memory, size_t bytes);
 
+// So many processes share the work, and so the cores: threads that look for work take time from those that have some.
+void side_share_cores(int n_processes);
+
 typedef struct Side {
     const Ops *ops;
     Backend *backend;

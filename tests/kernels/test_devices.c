@@ -216,7 +216,14 @@ static void steps_of_rows_take_memory(void **state) {
     program_free(&run);
 }
 
-// What was said before the device was lost is in the journal; nothing is tried after it.
+static void expect_in_journal(const char *part, int times) {
+    Run run;
+    program_shell(&run, "cat $XDG_STATE_HOME/palaver/conversations/*.jsonl");
+    assert_int_equal(program_count(run.out, part), times);
+    program_free(&run);
+}
+
+// What was said before the device was lost is in the journal, and so is what was asked; nothing is tried after it.
 static void a_lost_device(void **state) {
     (void)state;
     Run run, again;
@@ -226,10 +233,36 @@ static void a_lost_device(void **state) {
     expect_err(&run, "illegal memory access");
     expect_no_err(&run, "stdin:3: ");
     program_free(&run);
+    expect_in_journal("\"asked\"", 1);
+    expect_in_journal("Second question", 1);
     program_run(&again, "--resume|--max-tokens|4", "/stats\n");
     expect_status(&again, 0);
     expect_err(&again, "1 turn");
     program_free(&again);
+}
+
+// In the first turn of all: the reply so far ends as a Ctrl-C ends it, and goes on where the device is there again.
+static void a_device_lost_in_a_reply(void **state) {
+    (void)state;
+    static const char *const ways[] = {TALK "|--ignore-eos|--stats",
+                                       TALK "|--ignore-eos|--stats|-p|A question"};
+    for (int i = 0; i < 2; i++) {
+        Run run, again;
+        run_with_gpu(&run, "halfway", ways[i], i ? "" : "A question\n");
+        expect_status(&run, 1);
+        expect_err(&run, "illegal memory access");
+        expect_err(&run, "-> 5 reply");
+        assert_true(run.out_size > 1);
+        program_free(&run);
+        expect_in_journal("\"asked\"", 0);
+        expect_in_journal("\"interrupted\":true", 1);
+        program_run(&again, "--resume|--max-tokens|4", "/stats\n/continue\n");
+        expect_status(&again, 0);
+        expect_err(&again, "1 turn");
+        program_free(&again);
+        program_shell(&run, "rm $XDG_STATE_HOME/palaver/conversations/*");
+        program_free(&run);
+    }
 }
 
 // Of many conversations those that are answered are written, the others named.
@@ -292,13 +325,21 @@ int main(int argc, char **argv) {
              getenv("PALAVER") ? getenv("PALAVER") : "build/san/palaver");
 #define WITH_HOME(test) cmocka_unit_test_setup_teardown(test, program_set_up, program_tear_down)
     const struct CMUnitTest tests[] = {
-        WITH_HOME(without_a_plugin),        WITH_HOME(without_a_driver),
-        WITH_HOME(an_old_driver),           WITH_HOME(an_old_card),
-        WITH_HOME(the_banner_says_why),     WITH_HOME(two_cards),
-        WITH_HOME(memory_that_others_take), WITH_HOME(with_a_gpu),
-        WITH_HOME(too_little_memory),       WITH_HOME(steps_of_rows_take_memory),
-        WITH_HOME(a_lost_device),           WITH_HOME(a_lost_device_under_many),
-        WITH_HOME(converted_weights),       WITH_HOME(a_card_without_int8),
+        WITH_HOME(without_a_plugin),
+        WITH_HOME(without_a_driver),
+        WITH_HOME(an_old_driver),
+        WITH_HOME(an_old_card),
+        WITH_HOME(the_banner_says_why),
+        WITH_HOME(two_cards),
+        WITH_HOME(memory_that_others_take),
+        WITH_HOME(with_a_gpu),
+        WITH_HOME(too_little_memory),
+        WITH_HOME(steps_of_rows_take_memory),
+        WITH_HOME(a_lost_device),
+        WITH_HOME(a_device_lost_in_a_reply),
+        WITH_HOME(a_lost_device_under_many),
+        WITH_HOME(converted_weights),
+        WITH_HOME(a_card_without_int8),
     };
     return test_main("devices", argc, argv, tests);
 }

@@ -1,11 +1,7 @@
 // Which CUDA kernel runs, as a table: kernels/cuda/dispatch.h. Expectations are written by hand from what each kernel
-// can do and what was measured (kernels/cuda/NOTES.md); no GPU is asked.
+// can do and what was measured (kernels/cuda/NOTES.md); no GPU is asked. Attention has a file of its own.
+#include "tests/support/kernels/dispatch_cases.h"
 #include "tests/support/test.h"
-#include "kernels/cuda/dispatch.h"
-
-// H200; the same by a plug-in without code for sm_90a; A100; RTX 4090.
-static const Card HOPPER = {90, 132, 232448}, PORTABLE = {80, 132, 232448}, AMPERE = {80, 108, 166912},
-                  ADA = {89, 128, 101376};
 
 // ---- steps -------------------------------------------------------------------------------------------------
 
@@ -67,20 +63,6 @@ static void decoding_kernels_go_by_head_and_length(void **state) {
 
 // ---- GEMMs -------------------------------------------------------------------------------------------------
 
-static GemmCase gemm(StepKind kind, GemmEpilogue epilogue, int n) {
-    return (GemmCase){.kind = kind,
-                      .operand = DTYPE_BF16,
-                      .n = n,
-                      .rows = 6144,
-                      .cols = 4096,
-                      .n_parts = 1,
-                      .format = FORMAT_BF16,
-                      .epilogue = epilogue,
-                      .head_dim = 128,
-                      .plain_heads = true,
-                      .octets = true};
-}
-
 static void gemms_take_the_kernel_of_their_kind(void **state) {
     (void)state;
     static const struct {
@@ -120,7 +102,7 @@ static void gemms_take_the_kernel_of_their_kind(void **state) {
         {STEP_ANY, EPILOGUE_FLOAT, 200, &HOPPER, GEMM_LIBRARY},
     };
     for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
-        GemmCase c = gemm(CASES[i].kind, CASES[i].epilogue, CASES[i].n);
+        GemmCase c = dispatch_cases_gemm(CASES[i].kind, CASES[i].epilogue, CASES[i].n);
         if (dispatch_gemm(CASES[i].card, &c) != CASES[i].kernel)
             fail_msg("case %zu: %s, expected %s", i, dispatch_gemm_name(dispatch_gemm(CASES[i].card, &c)),
                      dispatch_gemm_name(CASES[i].kernel));
@@ -150,14 +132,14 @@ static void quantised_weights_are_unpacked_on_hopper(void **state) {
     };
     for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++)
         for (int n = 100; n < 5000; n *= 2) {
-            GemmCase c = gemm(CASES[i].kind, CASES[i].epilogue, n);
+            GemmCase c = dispatch_cases_gemm(CASES[i].kind, CASES[i].epilogue, n);
             c.operand = DTYPE_F16, c.format = FORMAT_Q4M, c.quantised = true;
             assert_int_equal(dispatch_gemm(CASES[i].card, &c), CASES[i].kernel);
         }
-    GemmCase mixed = gemm(STEP_ANY, EPILOGUE_STORE, 512);
+    GemmCase mixed = dispatch_cases_gemm(STEP_ANY, EPILOGUE_STORE, 512);
     mixed.operand = DTYPE_F16, mixed.format = FORMAT_Q4, mixed.n_parts = 3;
     assert_int_equal(dispatch_gemm(&HOPPER, &mixed), GEMM_LIBRARY);
-    mixed = gemm(STEP_ANY, EPILOGUE_GATED, 512);
+    mixed = dispatch_cases_gemm(STEP_ANY, EPILOGUE_GATED, 512);
     mixed.operand = DTYPE_F16, mixed.quantised = true, mixed.activation = ACTIVATION_GELU;
     assert_int_equal(dispatch_gemm(&HOPPER, &mixed), GEMM_SEPARATE);
     // Rounds of 66 clusters: 22,016 rows at 1,024 are 344 tiles of 256, five rounds and 14; at 128, two and 40 of 128.
@@ -171,7 +153,7 @@ static void quantised_weights_are_unpacked_on_hopper(void **state) {
 static void short_steps_read_quantised_weights_once(void **state) {
     (void)state;
     for (int n = 1; n <= 128; n++) {
-        GemmCase c = gemm(STEP_ANY, EPILOGUE_STORE, n);
+        GemmCase c = dispatch_cases_gemm(STEP_ANY, EPILOGUE_STORE, n);
         c.operand = DTYPE_F16, c.format = FORMAT_Q4, c.quantised = true;
         GemmKernel few = n <= GEMV_MOST ? GEMM_GEMV : GEMM_FLAT, // on Hopper one row less
             fewer = n < GEMV_MOST ? GEMM_GEMV : GEMM_FLAT;
@@ -180,7 +162,7 @@ static void short_steps_read_quantised_weights_once(void **state) {
         assert_int_equal(dispatch_gemm(&PORTABLE, &c), n <= 64 ? few : GEMM_LIBRARY);
         c.operand = DTYPE_BF16; // no tensor cores take them so
         assert_int_equal(dispatch_gemm(&HOPPER, &c), n <= GEMV_MOST ? GEMM_GEMV : GEMM_LIBRARY);
-        c = gemm(STEP_READING, EPILOGUE_STORE, n); // no prompt shows how long its pieces are
+        c = dispatch_cases_gemm(STEP_READING, EPILOGUE_STORE, n); // no prompt shows how long its pieces are
         assert_int_equal(dispatch_gemm(&HOPPER, &c), GEMM_LIBRARY);
     }
 }
@@ -189,7 +171,7 @@ static void epilogues_in_registers_want_plain_heads_and_gates(void **state) {
     (void)state;
     for (int decoding = 0; decoding < 2; decoding++) {
         StepKind kind = decoding ? STEP_DECODING : STEP_ANY;
-        const GemmCase plain = gemm(kind, EPILOGUE_HEADS, 4096);
+        const GemmCase plain = dispatch_cases_gemm(kind, EPILOGUE_HEADS, 4096);
         GemmCase c[] = {plain, plain, plain, plain, plain};
         c[0].plain_heads = false, c[1].biased = true, c[2].head_dim = 96, c[3].operand = DTYPE_F32;
         c[4].format = FORMAT_Q8, c[4].quantised = true, c[4].operand = DTYPE_F16;
@@ -197,16 +179,16 @@ static void epilogues_in_registers_want_plain_heads_and_gates(void **state) {
         // Prompts' tiles unpack quantised weights on their way.
         assert_int_equal(dispatch_gemm(&HOPPER, &c[4]), decoding ? GEMM_FLAT : GEMM_UNPACK);
     }
-    GemmCase c = gemm(STEP_DECODING, EPILOGUE_HEADS, 8);
+    GemmCase c = dispatch_cases_gemm(STEP_DECODING, EPILOGUE_HEADS, 8);
     c.n_parts = 3;
     assert_int_equal(dispatch_gemm(&HOPPER, &c), GEMM_SEPARATE);
-    c = gemm(STEP_ANY, EPILOGUE_HEADS, 4096), c.octets = false;
+    c = dispatch_cases_gemm(STEP_ANY, EPILOGUE_HEADS, 4096), c.octets = false;
     assert_int_equal(dispatch_gemm(&HOPPER, &c), GEMM_SEPARATE);
-    c = gemm(STEP_READING, EPILOGUE_ADD, 16), c.rows = 6148;
+    c = dispatch_cases_gemm(STEP_READING, EPILOGUE_ADD, 16), c.rows = 6148;
     assert_int_equal(dispatch_gemm(&HOPPER, &c), GEMM_LIBRARY);
-    c = gemm(STEP_ANY, EPILOGUE_GATED, 4096), c.biased = true;
+    c = dispatch_cases_gemm(STEP_ANY, EPILOGUE_GATED, 4096), c.biased = true;
     assert_int_equal(dispatch_gemm(&HOPPER, &c), GEMM_SEPARATE);
-    c = gemm(STEP_ANY, EPILOGUE_GATED, 4096), c.activation = ACTIVATION_GELU_TANH;
+    c = dispatch_cases_gemm(STEP_ANY, EPILOGUE_GATED, 4096), c.activation = ACTIVATION_GELU_TANH;
     assert_int_equal(dispatch_gemm(&HOPPER, &c), GEMM_TILE);
     c.activation = ACTIVATION_GELU;
     assert_int_equal(dispatch_gemm(&HOPPER, &c), GEMM_SEPARATE);
@@ -235,21 +217,22 @@ static void w8_takes_the_kernel_of_its_rows(void **state) {
         {STEP_READING, EPILOGUE_ACTIVATE, 65, GEMM_LIBRARY, GEMM_LIBRARY},
     };
     for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
-        GemmCase c = gemm(CASES[i].kind, CASES[i].epilogue, CASES[i].n);
+        GemmCase c = dispatch_cases_gemm(CASES[i].kind, CASES[i].epilogue, CASES[i].n);
         c.format = FORMAT_W8;
         assert_int_equal(dispatch_gemm(&HOPPER, &c), CASES[i].hopper);
         assert_int_equal(dispatch_gemm(&AMPERE, &c), CASES[i].ampere);
     }
-    GemmCase c = gemm(STEP_ANY, EPILOGUE_ADD, 65);
+    GemmCase c = dispatch_cases_gemm(STEP_ANY, EPILOGUE_ADD, 65);
     c.format = FORMAT_W8, c.biased = true;
     assert_int_equal(dispatch_gemm(&HOPPER, &c), GEMM_LIBRARY);
     c.rows = 6148; // cuBLASLt's sums are taken in fours, tiles' results in eights
     assert_int_equal(dispatch_gemm(&HOPPER, &c), GEMM_FLAT);
-    c = gemm(STEP_DECODING, EPILOGUE_FLOAT, 64), c.format = FORMAT_W8, c.counted = true;
+    c = dispatch_cases_gemm(STEP_DECODING, EPILOGUE_FLOAT, 64), c.format = FORMAT_W8, c.counted = true;
     assert_int_equal(dispatch_gemm(&AMPERE, &c), GEMM_FLAT);
-    c = gemm(STEP_ANY, EPILOGUE_HEADS, 65), c.format = FORMAT_W8, c.octets = false;
+    c = dispatch_cases_gemm(STEP_ANY, EPILOGUE_HEADS, 65), c.format = FORMAT_W8, c.octets = false;
     assert_int_equal(dispatch_gemm(&HOPPER, &c), GEMM_SEPARATE);
-    c = gemm(STEP_ANY, EPILOGUE_GATED, 65), c.format = FORMAT_W8, c.activation = ACTIVATION_GELU;
+    c = dispatch_cases_gemm(STEP_ANY, EPILOGUE_GATED, 65), c.format = FORMAT_W8,
+    c.activation = ACTIVATION_GELU;
     assert_int_equal(dispatch_gemm(&HOPPER, &c), GEMM_LIBRARY);
     c.operand = DTYPE_F32;
     assert_int_equal(dispatch_gemm(&HOPPER, &c), GEMM_FLAT);
@@ -276,7 +259,7 @@ static void fp8_rounds_what_tiles_take(void **state) {
         {STEP_ANY, EPILOGUE_ACTIVATE, 512, true, GEMM_SEPARATE},
     };
     for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
-        GemmCase c = gemm(CASES[i].kind, CASES[i].epilogue, CASES[i].n);
+        GemmCase c = dispatch_cases_gemm(CASES[i].kind, CASES[i].epilogue, CASES[i].n);
         c.format = FORMAT_E4M3, c.quantised = true, c.operand = DTYPE_F16;
         assert_false(dispatch_fp8(&HOPPER, &c)); // nobody asks
         c.inputs = FP8_INPUTS_GROUPS;
@@ -288,11 +271,12 @@ static void fp8_rounds_what_tiles_take(void **state) {
         c.cols = 4128; // no whole groups
         assert_false(dispatch_fp8(&HOPPER, &c));
     }
-    GemmCase c = gemm(STEP_READING, EPILOGUE_HEADS, 65);
+    GemmCase c = dispatch_cases_gemm(STEP_READING, EPILOGUE_HEADS, 65);
     c.format = FORMAT_E4M3, c.quantised = true, c.inputs = FP8_INPUTS_ROWS, c.rounded = true;
     c.octets = false;
     assert_int_equal(dispatch_gemm(&HOPPER, &c), GEMM_SEPARATE);
-    c = gemm(STEP_READING, EPILOGUE_GATED, 65), c.rounded = true, c.activation = ACTIVATION_GELU;
+    c = dispatch_cases_gemm(STEP_READING, EPILOGUE_GATED, 65), c.rounded = true,
+    c.activation = ACTIVATION_GELU;
     assert_int_equal(dispatch_gemm(&HOPPER, &c), GEMM_SEPARATE);
 }
 
@@ -353,192 +337,7 @@ static void heads_go_by_what_follows_the_product(void **state) {
         assert_int_equal(dispatch_heads(&CASES[i].c), CASES[i].kernel);
 }
 
-// ---- attention ---------------------------------------------------------------------------------------------
-
-static AttendCase attend(DType cache, int few_tokens) {
-    return (AttendCase){.few_tokens = few_tokens,
-                        .operand = DTYPE_BF16,
-                        .cache = cache,
-                        .n_sequences = 1,
-                        .n_tokens = 512,
-                        .head_dim = 128,
-                        .tile_rows = 128,
-                        .in_order = true,
-                        .n_slots = 8192,
-                        .page_size = 1024,
-                        .octets = true,
-                        .whole_pieces = true,
-                        .scale_group = cache == DTYPE_INT8 || cache == DTYPE_INT4 ? 32 : 0,
-                        .halves_bytes = 128 << 20,
-                        .halves_want = 16 << 20,
-                        .split_shared = 80000,
-                        .n_splits = 66};
-}
-
-static void check_attend(const Card *card, AttendCase c, AttendKernel kernel, int line) {
-    if (dispatch_attend(card, &c) != kernel)
-        fail_msg("line %d: %s, expected %s", line, dispatch_attend_name(dispatch_attend(card, &c)),
-                 dispatch_attend_name(kernel));
-}
-// A case but for one thing.
-#define CHECK_ATTEND(card, base, change, kernel)                                                             \
-    do {                                                                                                     \
-        AttendCase c = base;                                                                                 \
-        change;                                                                                              \
-        check_attend(card, c, kernel, __LINE__);                                                             \
-    } while (0)
-
-static void tiles_of_an_f16_cache(void **state) {
-    (void)state;
-    const AttendCase half = attend(DTYPE_F16, 0);
-    CHECK_ATTEND(&HOPPER, half, , ATTEND_WGMMA);
-    CHECK_ATTEND(&AMPERE, half, , ATTEND_TILE_F16);
-    CHECK_ATTEND(&PORTABLE, half, , ATTEND_TILE_F16);
-    CHECK_ATTEND(&HOPPER, half, c.operand = DTYPE_F32, ATTEND_PLAIN);
-    CHECK_ATTEND(&HOPPER, half, c.masked = true, ATTEND_PLAIN);
-    CHECK_ATTEND(&HOPPER, half, c.capped = true, ATTEND_TILE_ANY);
-    CHECK_ATTEND(&HOPPER, half, c.alibi = true, ATTEND_TILE_ANY);
-    CHECK_ATTEND(&HOPPER, half, c.evicted = true, ATTEND_TILE_F16);
-    CHECK_ATTEND(&HOPPER, half, c.window = -7, ATTEND_TILE_F16);
-    CHECK_ATTEND(&HOPPER, half, c.head_dim = 96, ATTEND_TILE_F16);
-    CHECK_ATTEND(&HOPPER, half, c.head_dim = 72, ATTEND_PLAIN);
-    CHECK_ATTEND(&HOPPER, half, c.page_size = 16, ATTEND_TILE_F16);
-    CHECK_ATTEND(&HOPPER, half, c.tile_rows = 129, ATTEND_PLAIN);
-    CHECK_ATTEND(&HOPPER, half, c.octets = false, ATTEND_PLAIN);
-    // No room for the list of tiles, and then not for the units either.
-    CHECK_ATTEND(&HOPPER, half, c.n_slots = 1000000, ATTEND_TILE_F16);
-    CHECK_ATTEND(&HOPPER, half, c.n_slots = 12000000, ATTEND_PLAIN);
-    // A piece of a prompt whose cut must not show.
-    CHECK_ATTEND(&HOPPER, half, c.kind = STEP_READING, ATTEND_WGMMA);
-    CHECK_ATTEND(&HOPPER, half, (c.kind = STEP_READING, c.window = 4096), ATTEND_TILE_F16);
-    CHECK_ATTEND(&HOPPER, half, (c.kind = STEP_READING, c.in_order = false), ATTEND_TILE_F16);
-    CHECK_ATTEND(&HOPPER, half, c.window = 4096, ATTEND_WGMMA);
-    CHECK_ATTEND(&ADA, half, , ATTEND_TILE_F16);
-    CHECK_ATTEND(&ADA, half, c.head_dim = 256, ATTEND_TILE_F16);
-    CHECK_ATTEND(&AMPERE, half, c.head_dim = 256, ATTEND_TILE_F16);
-    CHECK_ATTEND(&ADA, half, c.n_slots = 1000000, ATTEND_TILE_F16);
-    CHECK_ATTEND(&ADA, half, c.n_slots = 3000000, ATTEND_PLAIN); // no room for what its units are
-}
-
-// One row for all heads, of few tokens and of many; shorter ones are heads like others, whose values are their keys.
-static void tiles_of_latents(void **state) {
-    (void)state;
-    for (int few = 0; few < 3; few++) {
-        AttendCase row = attend(few ? DTYPE_F16 : DTYPE_BF16, few * 8);
-        row.latent = true, row.head_dim = 576, row.tile_rows = 16;
-        CHECK_ATTEND(&HOPPER, row, , ATTEND_LATENT);
-        CHECK_ATTEND(&AMPERE, row, , ATTEND_LATENT);
-        CHECK_ATTEND(&ADA, row, , ATTEND_LATENT); // 16 rows of queries and 32 keys: 98.5 KB
-        CHECK_ATTEND(&HOPPER, row, c.page_size = 24, ATTEND_LATENT);
-        CHECK_ATTEND(&HOPPER, row, c.evicted = true, ATTEND_LATENT);
-        CHECK_ATTEND(&HOPPER, row, c.kind = STEP_READING, ATTEND_LATENT);
-        CHECK_ATTEND(&HOPPER, row, c.tile_rows = 128, ATTEND_LATENT);
-        CHECK_ATTEND(&HOPPER, row, c.operand = DTYPE_F32, ATTEND_PLAIN);
-        CHECK_ATTEND(&HOPPER, row, c.cache = DTYPE_F32, ATTEND_PLAIN);
-        CHECK_ATTEND(&HOPPER, row, c.whole_pieces = false, ATTEND_PLAIN);
-        CHECK_ATTEND(&HOPPER, row, c.capped = true, ATTEND_PLAIN);
-        CHECK_ATTEND(&HOPPER, row, c.latent = false, ATTEND_PLAIN);
-        CHECK_ATTEND(&HOPPER, row, c.head_dim = 320, ATTEND_PLAIN);
-        CHECK_ATTEND(&HOPPER, row, c.head_dim = 128, few ? ATTEND_SPLIT : ATTEND_HALVES);
-    }
-}
-
-static void tiles_of_other_caches(void **state) {
-    (void)state;
-    const AttendCase other = attend(DTYPE_INT8, 0);
-    CHECK_ATTEND(&HOPPER, other, , ATTEND_HALVES);
-    CHECK_ATTEND(&AMPERE, other, , ATTEND_TILE_ANY);
-    CHECK_ATTEND(&HOPPER, other, c.kind = STEP_READING, ATTEND_TILE_ANY);
-    CHECK_ATTEND(&HOPPER, other, c.n_tokens = 63, ATTEND_TILE_ANY);
-    CHECK_ATTEND(&HOPPER, other, c.n_sequences = 2, ATTEND_TILE_ANY);
-    CHECK_ATTEND(&HOPPER, other, c.evicted = true, ATTEND_TILE_ANY);
-    CHECK_ATTEND(&HOPPER, other, c.alibi = true, ATTEND_TILE_ANY);
-    CHECK_ATTEND(&HOPPER, other, c.halves_want = c.halves_bytes + 1, ATTEND_TILE_ANY);
-    CHECK_ATTEND(&HOPPER, other, c.page_size = 16, ATTEND_HALVES); // what it becomes is one page
-    CHECK_ATTEND(&HOPPER, attend(DTYPE_BF16, 0), , ATTEND_HALVES);
-}
-
-static void tiles_of_one_token(void **state) {
-    (void)state;
-    static const DType TYPES[] = {DTYPE_F16, DTYPE_BF16, DTYPE_F32, DTYPE_INT8, DTYPE_INT4};
-    for (int i = 0; i < 5; i++) {
-        const AttendCase one = attend(TYPES[i], 1);
-        CHECK_ATTEND(&HOPPER, one, , ATTEND_SPLIT);
-        CHECK_ATTEND(&AMPERE, one, , ATTEND_SPLIT);
-        CHECK_ATTEND(&HOPPER, one, c.evicted = c.alibi = true, ATTEND_SPLIT);
-        CHECK_ATTEND(&HOPPER, one, c.masked = true, ATTEND_PLAIN);
-        CHECK_ATTEND(&HOPPER, one, c.capped = true, ATTEND_SPLIT);
-        CHECK_ATTEND(&HOPPER, one, c.operand = DTYPE_F32, ATTEND_PLAIN);
-        CHECK_ATTEND(&HOPPER, one, c.page_size = 48, ATTEND_PLAIN);
-        CHECK_ATTEND(&HOPPER, one, c.page_size = 1u << 31, ATTEND_SPLIT);
-        CHECK_ATTEND(&HOPPER, one, c.whole_pieces = false, ATTEND_PLAIN);
-        CHECK_ATTEND(&HOPPER, one, c.head_dim = 72, ATTEND_PLAIN);
-        CHECK_ATTEND(&HOPPER, one, c.head_dim = 256, TYPES[i] == DTYPE_F32 ? ATTEND_PLAIN : ATTEND_SPLIT);
-        CHECK_ATTEND(&HOPPER, one, c.head_dim = 272, ATTEND_PLAIN);
-        CHECK_ATTEND(&ADA, one, c.split_shared = 120000, ATTEND_PLAIN);
-        CHECK_ATTEND(&HOPPER, one, c.n_splits = 65536, ATTEND_PLAIN);
-        bool integers = TYPES[i] == DTYPE_INT8 || TYPES[i] == DTYPE_INT4;
-        CHECK_ATTEND(&HOPPER, one, c.scale_group = 24, integers ? ATTEND_PLAIN : ATTEND_SPLIT);
-        CHECK_ATTEND(&HOPPER, one, c.scale_group = 4, integers ? ATTEND_PLAIN : ATTEND_SPLIT);
-    }
-}
-
-// What has no kernel of splits goes by tiles of many tokens.
-static void tiles_of_few_tokens(void **state) {
-    (void)state;
-    const AttendCase half = attend(DTYPE_F16, 16), integers = attend(DTYPE_INT4, 32);
-    CHECK_ATTEND(&HOPPER, half, , ATTEND_SPLIT);
-    CHECK_ATTEND(&AMPERE, half, , ATTEND_SPLIT);
-    CHECK_ATTEND(&HOPPER, half, c.evicted = c.alibi = true, ATTEND_SPLIT);
-    CHECK_ATTEND(&HOPPER, half, c.operand = DTYPE_F32, ATTEND_PLAIN);
-    CHECK_ATTEND(&HOPPER, half, c.masked = true, ATTEND_PLAIN);
-    CHECK_ATTEND(&HOPPER, half, c.page_size = 48, ATTEND_TILE_F16);
-    CHECK_ATTEND(&HOPPER, half, c.whole_pieces = false, ATTEND_WGMMA);
-    CHECK_ATTEND(&HOPPER, integers, , ATTEND_SPLIT);
-    CHECK_ATTEND(&HOPPER, integers, (c.scale_group = 4, c.n_tokens = 32), ATTEND_TILE_ANY);
-}
-
-// 8 KV heads on 132 multiprocessors.
-static void splits_are_of_the_step_alone(void **state) {
-    (void)state;
-    static const struct {
-        SplitCase c;
-        int slots;
-    } CASES[] = {
-        // One token among nobody: four blocks a multiprocessor are 528, 66 for each KV head.
-        {{STEP_ANY, DTYPE_F16, 8, 1, 4, false, 8192, 8192, false}, 128},    // 8192 / 66 = 125
-        {{STEP_ANY, DTYPE_F16, 8, 1, 4, false, 65536, 65536, false}, 1024}, // 993
-        {{STEP_ANY, DTYPE_F16, 8, 1, 4, false, 262144, 262144, false},
-         2048}, // two rounds: 262144 / 132 = 1986
-        {{STEP_ANY, DTYPE_INT4, 8, 1, 4, false, 262144, 262144, false}, 4032}, // but not of int4: 3972
-        {{STEP_ANY, DTYPE_F16, 8, 1, 2, false, 65536, 65536, false},
-         2048}, // two blocks each: 65536 / 33 = 1986
-        {{STEP_ANY, DTYPE_F16, 8, 1, 0, false, 65536, 65536, false},
-         1024}, // plain kernel: as if there were four
-        {{STEP_ANY, DTYPE_F16, 8, 1, 4, false, 100, 100, false}, 128},
-        {{STEP_ANY, DTYPE_F16, 8, 1, 4, false, 8192, 64 * 8192, false}, 4032}, // 64 rows: 524288 / 132 = 3972
-        // A short prompt before a flat GEMM: one block a multiprocessor, 4 splits of 32 KV heads, but of long caches.
-        {{STEP_ANY, DTYPE_F16, 32, 1, 2, true, 1040, 1040, false}, 320},  // 1040 / 4 = 260
-        {{STEP_ANY, DTYPE_F16, 32, 1, 2, false, 1040, 1040, false}, 192}, // 1040 / 8 = 130
-        {{STEP_ANY, DTYPE_F16, 32, 2, 2, true, 1056, 1056, false},
-         320}, // two blocks share a head's rows: 1056 / 4 = 264
-        {{STEP_ANY, DTYPE_F16, 32, 1, 2, true, 8192, 8192, false}, 1024},
-        // A row among others: a quarter of the multiprocessors, four splits, or as many as 1,024 indexes each make.
-        {{STEP_DECODING, DTYPE_F16, 8, 1, 4, false, 2048, 0, false}, 512},
-        {{STEP_DECODING, DTYPE_F16, 8, 1, 1, false, 2048, 0, false}, 512},
-        {{STEP_DECODING, DTYPE_INT4, 8, 1, 0, false, 2048, 777, false}, 512},
-        {{STEP_DECODING, DTYPE_F16, 8, 1, 4, false, 65536, 0, false}, 1024},
-        {{STEP_DECODING, DTYPE_F16, 8, 1, 4, false, 1 << 20, 0, false}, 4160}, // at most 256 of a tile
-        // Rows for all heads: a block a multiprocessor.
-        {{STEP_ANY, DTYPE_F16, 1, 1, 1, false, 1024, 1024, true}, 64},
-        {{STEP_ANY, DTYPE_F16, 1, 1, 1, false, 32768, 32768, true}, 256}, // 32768 / 132 = 249
-        {{STEP_DECODING, DTYPE_F16, 1, 2, 1, false, 2048, 0, true}, 128}, // 16 splits
-    };
-    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++)
-        if (dispatch_split_slots(&HOPPER, &CASES[i].c) != CASES[i].slots)
-            fail_msg("case %zu: %d, expected %d", i, dispatch_split_slots(&HOPPER, &CASES[i].c),
-                     CASES[i].slots);
-}
+// ---- experts -------------------------------------------------------------------------------------------------
 
 // Layers of experts, by kind and number of tokens alone.
 static void experts_by_kind(void **state) {
@@ -574,8 +373,6 @@ static void experts_in_tiles(void **state) {
 
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(experts_in_tiles),
-        cmocka_unit_test(experts_by_kind),
         cmocka_unit_test(steps_take_the_path_of_their_kind),
         cmocka_unit_test(decoding_kernels_go_by_head_and_length),
         cmocka_unit_test(gemms_take_the_kernel_of_their_kind),
@@ -587,12 +384,8 @@ int main(int argc, char **argv) {
         cmocka_unit_test(flat_kernels_go_by_format),
         cmocka_unit_test(tiles_are_as_wide_as_leaves_fewest_clusters_idle),
         cmocka_unit_test(heads_go_by_what_follows_the_product),
-        cmocka_unit_test(tiles_of_an_f16_cache),
-        cmocka_unit_test(tiles_of_latents),
-        cmocka_unit_test(tiles_of_other_caches),
-        cmocka_unit_test(tiles_of_one_token),
-        cmocka_unit_test(tiles_of_few_tokens),
-        cmocka_unit_test(splits_are_of_the_step_alone),
+        cmocka_unit_test(experts_by_kind),
+        cmocka_unit_test(experts_in_tiles),
     };
     return test_main("dispatch", argc, argv, tests);
 }

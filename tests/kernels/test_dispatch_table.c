@@ -1,27 +1,9 @@
 // The table that says which of three ways a linear layer goes by its rows: dispatch_linear() and dispatch_gemm() of
 // kernels/cuda/dispatch.h, at the numbers of rows at which it changes its mind. No GPU is asked.
+#include "tests/support/kernels/dispatch_cases.h"
 #include "tests/support/test.h"
-#include "kernels/cuda/dispatch.h"
 
-// H200; the same by a plug-in without code for sm_90a; A100; RTX 4090.
-static const Card HOPPER = {90, 132, 232448}, PORTABLE = {80, 132, 232448}, AMPERE = {80, 108, 166912},
-                  ADA = {89, 128, 101376};
-
-static GemmCase gemm(StepKind kind, GemmEpilogue epilogue, int n) {
-    return (GemmCase){.kind = kind,
-                      .operand = DTYPE_BF16,
-                      .n = n,
-                      .rows = 6144,
-                      .cols = 4096,
-                      .n_parts = 1,
-                      .format = FORMAT_BF16,
-                      .epilogue = epilogue,
-                      .head_dim = 128,
-                      .plain_heads = true,
-                      .octets = true};
-}
-
-// M1 = 3, M2 = 20 for the matrix of gemm(), another for any other in bf16, a third for q4_0.
+// M1 = 3, M2 = 20 for the matrix of dispatch_cases_gemm(), another for any other in bf16, a third for q4_0.
 static const DispatchTable TABLE = {
     3, {{6144, 4096, DTYPE_BF16, 3, 20}, {0, 0, DTYPE_BF16, 1, 7}, {0, 0, DTYPE_Q4_0, 5, 5}}};
 
@@ -39,7 +21,7 @@ static void a_table_says_from_how_many_rows_on(void **state) {
         {4096, GEMM_TILE, GEMM_LIBRARY, GEMM_LIBRARY},   // tiles belong to what begins with M2
     };
     for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
-        GemmCase c = gemm(STEP_ANY, EPILOGUE_HEADS, CASES[i].n);
+        GemmCase c = dispatch_cases_gemm(STEP_ANY, EPILOGUE_HEADS, CASES[i].n);
         c.table = &TABLE;
         assert_int_equal(dispatch_gemm(&HOPPER, &c), CASES[i].heads);
         c.epilogue = EPILOGUE_STORE;
@@ -55,7 +37,7 @@ static void a_table_says_from_how_many_rows_on(void **state) {
 
 static void a_table_goes_by_shape_and_type(void **state) {
     (void)state;
-    GemmCase c = gemm(STEP_ANY, EPILOGUE_STORE, 2);
+    GemmCase c = dispatch_cases_gemm(STEP_ANY, EPILOGUE_STORE, 2);
     c.table = &TABLE;
     assert_int_equal(dispatch_linear(&AMPERE, &c), LINEAR_GEMV);
     c.rows = 6145; // any other in bf16: M1 = 1, M2 = 7
@@ -75,22 +57,22 @@ static void a_table_goes_by_shape_and_type(void **state) {
 
 static void a_way_without_a_kernel_gives_way(void **state) {
     (void)state;
-    GemmCase c = gemm(STEP_ANY, EPILOGUE_STORE, 4);
+    GemmCase c = dispatch_cases_gemm(STEP_ANY, EPILOGUE_STORE, 4);
     c.format = FORMAT_Q4, c.operand = DTYPE_F16, c.table = &TABLE;
     c.cols = 28672; // four rows in 8 bits do not fit into the shared memory of a 4090's block
     assert_int_equal(dispatch_linear(&HOPPER, &c), LINEAR_GEMV);
     assert_int_equal(dispatch_linear(&ADA, &c), LINEAR_FLAT);
     c.n = 2;
     assert_int_equal(dispatch_linear(&ADA, &c), LINEAR_GEMV);
-    c = gemm(STEP_ANY, EPILOGUE_STORE, 2), c.table = &TABLE;
+    c = dispatch_cases_gemm(STEP_ANY, EPILOGUE_STORE, 2), c.table = &TABLE;
     c.cols = 4100, c.rows = 6144; // no pieces of 16 bytes
     c.table = &(DispatchTable){1, {{0, 0, DTYPE_BF16, 3, 20}}};
     assert_int_equal(dispatch_linear(&HOPPER, &c), LINEAR_FLAT);
-    c = gemm(STEP_ANY, EPILOGUE_FLOAT, 64), c.table = &TABLE;
+    c = dispatch_cases_gemm(STEP_ANY, EPILOGUE_FLOAT, 64), c.table = &TABLE;
     assert_int_equal(dispatch_linear(&HOPPER, &c), LINEAR_LIBRARY);
     c.counted = true; // which would write all rows
     assert_int_equal(dispatch_linear(&HOPPER, &c), LINEAR_FLAT);
-    c = gemm(STEP_ANY, EPILOGUE_STORE, 8); // float32: tensor cores have none
+    c = dispatch_cases_gemm(STEP_ANY, EPILOGUE_STORE, 8); // float32: tensor cores have none
     c.operand = DTYPE_F32, c.format = FORMAT_F32;
     assert_int_equal(dispatch_linear(&HOPPER, &c), LINEAR_LIBRARY);
     c.n = 4;
@@ -99,7 +81,7 @@ static void a_way_without_a_kernel_gives_way(void **state) {
 
 static void what_is_measured_goes_the_way_it_is_told(void **state) {
     (void)state;
-    GemmCase c = gemm(STEP_ANY, EPILOGUE_STORE, 4);
+    GemmCase c = dispatch_cases_gemm(STEP_ANY, EPILOGUE_STORE, 4);
     for (c.way = LINEAR_GEMV; c.way < LINEAR_N_WAYS; c.way++)
         assert_int_equal(dispatch_linear(&HOPPER, &c), c.way);
     c.n = 5, c.way = LINEAR_GEMV;

@@ -1,6 +1,7 @@
 // Element types against golden data; the CPU's loops against formulas and against each other.
 #include "tests/support/test.h"
 #include "kernels/cpu/cpu.h"
+#include "kernels/cpu/loops/simd_avx2.h"
 #include "tests/support/kernels/random.h"
 
 #include <math.h>
@@ -182,19 +183,48 @@ static void check_product(const Loops *loops, DType type, int64_t rows, int64_t 
     free_activations(&x);
 }
 
+#ifdef __x86_64__
+static void by_pairs(const Gemm *p, void *scratch) {
+    avx2_gemm((Extras){W8_PAIRS, false}, p, scratch);
+}
+static void by_vnni(const Gemm *p, void *scratch) {
+    avx2_gemm((Extras){W8_VNNI, false}, p, scratch);
+}
+static void by_vnni_512(const Gemm *p, void *scratch) {
+    avx2_gemm((Extras){W8_VNNI_512, false}, p, scratch);
+}
+#endif
+
+// What this machine takes, and what it would take with less; returns how many.
+static int all_loops(Loops all[7]) {
+    const Loops *sets[] = {loops_reference(), fast_loops(), loops_neon(false)};
+    int n = 0;
+    for (int i = 0; i < 3; i++)
+        if (sets[i]) all[n++] = *sets[i];
+#ifdef __x86_64__
+    void (*const gemms[])(const Gemm *, void *) = {by_pairs, by_vnni, by_vnni_512};
+    for (int dot = W8_PAIRS; loops_fast() && dot <= W8_VNNI_512; dot++)
+        if (avx2_has_w8((W8Dot)dot)) all[n] = *loops_fast(), all[n++].gemm = gemms[dot];
+#endif
+    return n;
+}
+
 static void products_of_all_types(void **state) {
     (void)state;
     static const int64_t ROWS[] = {1, 3, 4, 8, 21}, TOKENS[] = {1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 64};
-    const Loops *sets[] = {loops_reference(), fast_loops(), loops_neon(false)};
-    for (int set = 0; set < 3 && sets[set]; set++)
+    Loops sets[7];
+    const int n = all_loops(sets);
+    for (int set = 0; set < n; set++)
         for (DType type = 0; type < DTYPE_INT8; type++)
             for (size_t r = 0; r < sizeof ROWS / sizeof *ROWS; r++)
                 for (size_t t = 0; t < sizeof TOKENS / sizeof *TOKENS; t++) {
                     int64_t block = dtype_block_size(type), cols = type == DTYPE_E4M3 ? 96 + 32 * (int64_t)r
                                                                    : block == 1       ? 37 + 8 * (int64_t)r
                                                                                 : block * (1 + (int64_t)r);
-                    check_product(sets[set], type, ROWS[r], cols, TOKENS[t]);
+                    check_product(&sets[set], type, ROWS[r], cols, TOKENS[t]);
                 }
+    for (int set = 0; set < n; set++)
+        check_product(&sets[set], DTYPE_Q4_K, 1, 1 << 16, 2); // a panel of megabytes
 }
 
 // Results of a float product are the same bits, however many activations pass together.

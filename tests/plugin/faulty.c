@@ -9,6 +9,7 @@
 //   filled      one that another program fills while the second layer is loaded
 //   steps       one with 8 MB left, whose steps take 1 KB for each slot that a row may see
 //   fatal       from the second reply on every op says that the device is lost
+//   halfway     with the fifth token of a reply
 //   no-w8       kernels for the types of files alone
 //   (else)      a GPU that works, whose linear layers are given made-up times: a GEMV takes 10 us for each row, a flat
 //               GEMM 25 us for up to 64 of them, the library 50 us
@@ -127,12 +128,15 @@ static void faulty_close(Backend *backend) {
 
 // ---- steps ----------------------------------------------------------------------------------------------------
 
-// The first step of a position beyond the first turn's meets the fault.
+// The first step of a position beyond the first turn's meets the fault, or one within the reply.
 static Status faulty_begin(Backend *backend, const Step *step, const KvLayer *kv, Error *error) {
-    static int n_prompts;
+    static int n_prompts, n_decoded;
     n_rows = step->n_tokens;
-    if (step->n_tokens > 1) n_prompts++;
-    if (wants("fatal") && n_prompts > 1)
+    if (step->n_tokens > 1)
+        n_prompts++;
+    else
+        n_decoded++;
+    if ((wants("fatal") && n_prompts > 1) || (wants("halfway") && n_decoded > 4))
         return error_set(error, STATUS_FATAL,
                          "cuda: begin: %d tokens: an illegal memory access was encountered", step->n_tokens);
     return ops_cpu()->begin(backend, step, kv, error);

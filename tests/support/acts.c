@@ -119,15 +119,7 @@ static const char *different_logits(Session *const s[2], int64_t context, float 
     return memcmp(logits[0], logits[1], (size_t)vocab * sizeof(float)) != 0 ? "logits" : NULL;
 }
 
-// Reading waits for all that was asked for before.
-static Status settle(const Engine *engine, Error *error) {
-    int32_t position;
-    const KvCache *cache = &engine->cache;
-    return cache->backend->ops->read(cache->backend, &position, cache->slot_positions, sizeof position,
-                                     error);
-}
-
-static int compare(Engine *const engines[2], bool apart, uint64_t seed, int n, char *first, size_t size) {
+int acts_compare(Engine *const engines[2], uint64_t seed, int n, char *first, size_t size) {
     Session *sessions[2][SESSIONS] = {{NULL}};
     Error error = {0};
     const int context = engine_context_size(engines[0]), vocab = engine_model(engines[0])->shape.vocab_size;
@@ -143,11 +135,7 @@ static int compare(Engine *const engines[2], bool apart, uint64_t seed, int n, c
         Session *const both[2] = {sessions[0][act.k], sessions[1][act.k]};
         Status statuses[2];
         int32_t tokens[2];
-        for (int e = 0; e < 2; e++) {
-            statuses[e] = perform(both[e], &act, context, &tokens[e], &error);
-            if (apart && settle(engines[e], &error)) what = "settling";
-        }
-        if (what) break;
+        for (int e = 0; e < 2; e++) statuses[e] = perform(both[e], &act, context, &tokens[e], &error);
         what = difference(engines, both, statuses, tokens);
         if (!what && act.wants_logits) what = different_logits(both, context, logits, vocab);
     }
@@ -157,12 +145,4 @@ static int compare(Engine *const engines[2], bool apart, uint64_t seed, int n, c
     free(logits[0]);
     free(logits[1]);
     return what != NULL;
-}
-
-int acts_compare(Engine *const engines[2], uint64_t seed, int n, char *first, size_t size) {
-    return compare(engines, false, seed, n, first, size);
-}
-
-int acts_compare_apart(Engine *const engines[2], uint64_t seed, int n, char *first, size_t size) {
-    return compare(engines, true, seed, n, first, size);
 }

@@ -9,8 +9,5 @@
 // engines are paged both, or neither. Returns how many of the `n` acts ended in another status, token, log, number of
 // cached tokens or of pages, or in other logits; `first` [size] tells of the first one. Nothing is compared behind it.
 int acts_compare(Engine *const engines[2], uint64_t seed, int n, char *first, size_t size);
-// The same, but an engine has done what it was asked for before the other begins: kernels of two engines over the same
-// cards may take one card each, and wait there for the other forever.
-int acts_compare_apart(Engine *const engines[2], uint64_t seed, int n, char *first, size_t size);
 
 #endif

@@ -88,48 +88,6 @@ void folder_remove(char *folder) {
     free(folder);
 }
 
-// ---- GGUF -----------------------------------------------------------------------------------------------
-
-void gguf_header(Bytes *bytes, uint32_t version, uint64_t n_tensors, uint64_t n_meta) {
-    bytes_text(bytes, "GGUF");
-    bytes_u32(bytes, version);
-    bytes_u64(bytes, n_tensors);
-    bytes_u64(bytes, n_meta);
-}
-
-void gguf_string(Bytes *bytes, const char *text) {
-    bytes_u64(bytes, strlen(text));
-    bytes_text(bytes, text);
-}
-
-void gguf_key(Bytes *bytes, const char *key, uint32_t type) {
-    gguf_string(bytes, key);
-    bytes_u32(bytes, type);
-}
-
-void gguf_key_u32(Bytes *bytes, const char *key, uint32_t value) {
-    gguf_key(bytes, key, 4);
-    bytes_u32(bytes, value);
-}
-
-void gguf_key_string(Bytes *bytes, const char *key, const char *value) {
-    gguf_key(bytes, key, 8);
-    gguf_string(bytes, value);
-}
-
-void gguf_tensor(Bytes *bytes, const char *name, uint32_t n_dims, const uint64_t *dims, uint32_t type,
-                 uint64_t offset) {
-    gguf_string(bytes, name);
-    bytes_u32(bytes, n_dims);
-    for (uint32_t i = 0; i < n_dims; i++) bytes_u64(bytes, dims[i]);
-    bytes_u32(bytes, type);
-    bytes_u64(bytes, offset);
-}
-
-void gguf_pad(Bytes *bytes, size_t alignment) {
-    bytes_zeros(bytes, (alignment - bytes->size % alignment) % alignment);
-}
-
 // ---- safetensors ----------------------------------------------------------------------------------------
 
 Bytes safetensors_of(const char *header, size_t data_size) {

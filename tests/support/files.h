@@ -30,18 +30,6 @@ void folder_remove(char *folder);
 int folder_set_up(void **state);
 int folder_tear_down(void **state);
 
-// ---- GGUF -----------------------------------------------------------------------------------------------
-
-void gguf_header(Bytes *bytes, uint32_t version, uint64_t n_tensors, uint64_t n_meta);
-void gguf_string(Bytes *bytes, const char *text); // length and text
-void gguf_key(Bytes *bytes, const char *key, uint32_t type);
-void gguf_key_u32(Bytes *bytes, const char *key, uint32_t value);
-void gguf_key_string(Bytes *bytes, const char *key, const char *value);
-// `dims` in the file's order, the contiguous one first.
-void gguf_tensor(Bytes *bytes, const char *name, uint32_t n_dims, const uint64_t *dims, uint32_t type,
-                 uint64_t offset);
-void gguf_pad(Bytes *bytes, size_t alignment);
-
 // ---- safetensors ----------------------------------------------------------------------------------------
 
 // The length and text of a header, then `data_size` bytes 0, 1, 2, …

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/base/toml.h"
+#include "kernels/base/text/toml.h"
 #include "tests/support/model/tokenizer_golden.h"
 
 // operator new and delete for the whole program, libraries included.

@@ -8,7 +8,7 @@
 #include <time.h>
 
 #include "tests/support/model/tokenizer_golden.h"
-#include "kernels/base/utf8.h"
+#include "kernels/base/text/utf8.h"
 
 // ---- several threads --------------------------------------------------------------------------------------------
 

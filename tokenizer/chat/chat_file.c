@@ -2,7 +2,7 @@
 #include "tokenizer/chat/chat_template_internal.h"
 
 #include "kernels/base/array.h"
-#include "kernels/base/nearest.h"
+#include "kernels/base/text/nearest.h"
 
 #include <stdlib.h>
 #include <string.h>

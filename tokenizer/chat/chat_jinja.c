@@ -197,7 +197,7 @@ static Status add_run(Walk *w, size_t from, size_t end, int message, Error *erro
     const Message *m = &w->messages[message];
     const Place *place = &w->places[message];
     ChatSpan *span = &w->spans[message];
-    Kept kept;
+    Kept kept = {0};
     TextSpan part = {w->text->data + from, end - from, false};
     bool ids = m->ids && place->runs == 1 && find_ids(w, m, part, &kept);
     Status status = STATUS_OK;

@@ -2,8 +2,8 @@
 #include "tokenizer/chat/chat_template_internal.h"
 
 #include "config/embedded.h"
-#include "kernels/base/nearest.h"
-#include "kernels/base/quote.h"
+#include "kernels/base/text/nearest.h"
+#include "kernels/base/text/quote.h"
 
 #include <jansson.h>
 #include <stdlib.h>

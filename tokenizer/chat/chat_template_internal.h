@@ -2,7 +2,7 @@
 #ifndef PALAVER_TOKENIZER_CHAT_TEMPLATE_INTERNAL_H
 #define PALAVER_TOKENIZER_CHAT_TEMPLATE_INTERNAL_H
 
-#include "kernels/base/toml.h"
+#include "kernels/base/text/toml.h"
 #include "tokenizer/chat/chat_template.h"
 #include "tokenizer/chat/jinja/jinja.h"
 

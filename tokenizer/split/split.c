@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/base/text.h"
-#include "kernels/base/utf8.h"
+#include "kernels/base/text/text.h"
+#include "kernels/base/text/utf8.h"
 #include "tokenizer/byte_level.h"
 
 enum { MAX_STEPS = 16, MAX_SPACE = 8 };

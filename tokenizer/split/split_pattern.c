@@ -5,7 +5,7 @@
 
 #include "tokenizer/split/late_characters.h"
 #include "tokenizer/split/split.h"
-#include "kernels/base/text.h"
+#include "kernels/base/text/text.h"
 
 // Longer patterns are not split rules.
 enum { MAX_PATTERN = 1 << 14 };

@@ -1,6 +1,6 @@
 #include "app/markdown/spans/entity.h"
 
-#include "kernels/base/utf8.h"
+#include "kernels/base/text/utf8.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -4,7 +4,7 @@
 #include "app/markdown/spans/entity.h"
 #include "app/markdown/spans/link.h"
 #include "kernels/base/array.h"
-#include "kernels/base/utf8.h"
+#include "kernels/base/text/utf8.h"
 
 #include <ctype.h>
 

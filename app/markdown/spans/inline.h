@@ -4,7 +4,7 @@
 #define PALAVER_APP_INLINE_H
 
 #include "app/markdown/cell.h"
-#include "kernels/base/text.h"
+#include "kernels/base/text/text.h"
 
 // The addresses of links, each once; link i of a Cell is text [i - 1].
 typedef struct Links {

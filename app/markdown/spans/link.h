@@ -2,7 +2,7 @@
 #ifndef PALAVER_APP_LINK_H
 #define PALAVER_APP_LINK_H
 
-#include "kernels/base/text.h"
+#include "kernels/base/text/text.h"
 
 typedef struct LinkEnd {
     size_t used; // bytes of `(address "title")`; 0: it is none

@@ -2,7 +2,7 @@
 #include "app/terminal/editor/completion.h"
 
 #include "app/terminal/editor/editor_internal.h"
-#include "kernels/base/utf8.h"
+#include "kernels/base/text/utf8.h"
 
 #include <stdlib.h>
 #include <string.h>

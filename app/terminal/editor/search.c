@@ -1,6 +1,6 @@
 // Ctrl-R: a search in earlier turns.
 #include "app/terminal/editor/editor_internal.h"
-#include "kernels/base/utf8.h"
+#include "kernels/base/text/utf8.h"
 
 #include <stdlib.h>
 #include <string.h>

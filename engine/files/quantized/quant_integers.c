@@ -1,7 +1,7 @@
 // Weights that are integers with a scale and a zero point for a group of columns: GPTQ, AWQ, compressed-tensors'
 // pack-quantized and int-quantized, bitsandbytes' int8.
 #include "engine/files/quantized/quantized.h"
-#include "kernels/base/text.h"
+#include "kernels/base/text/text.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 // Weights whose elements are codes of numbers: FP8, and the four bits of bitsandbytes.
 #include "engine/files/quantized/quantized.h"
-#include "kernels/base/json.h"
+#include "kernels/base/text/json.h"
 #include "kernels/cpu/loops/quant.h"
 
 #include <math.h>

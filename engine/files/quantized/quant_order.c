@@ -3,8 +3,8 @@
 // (CheckpointTensor.order). That goes where all weights of one input have the same order, as their makers' Hessians give
 // it; others are held in 16 bits, as they lie.
 #include "engine/files/quantized/quantized.h"
-#include "kernels/base/json.h"
-#include "kernels/base/text.h"
+#include "kernels/base/text/json.h"
+#include "kernels/base/text/text.h"
 
 #include <stdlib.h>
 #include <string.h>

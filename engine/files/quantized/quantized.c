@@ -5,7 +5,7 @@
 #include "engine/files/quantized/quantized.h"
 #include "kernels/base/array.h"
 #include "kernels/cpu/memory.h"
-#include "kernels/base/text.h"
+#include "kernels/base/text/text.h"
 
 #include <stdatomic.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 // Objects and arrays.
 #include "engine/grammar/schema/schema_internal.h"
 
-#include "kernels/base/utf8.h"
+#include "kernels/base/text/utf8.h"
 
 #include <stdlib.h>
 #include <string.h>

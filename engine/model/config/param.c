@@ -1,7 +1,7 @@
 #include "engine/model/config/param.h"
 
 #include "engine/model/config/unread.h"
-#include "kernels/base/text.h"
+#include "kernels/base/text/text.h"
 
 #include <stdio.h>
 #include <string.h>

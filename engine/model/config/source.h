@@ -4,7 +4,7 @@
 
 #include "engine/files/checkpoint.h"
 #include "engine/model/architecture.h"
-#include "kernels/base/json.h"
+#include "kernels/base/text/json.h"
 
 // Hyperparameters under either kind's names.
 typedef struct ParamSource {

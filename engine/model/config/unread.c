@@ -1,6 +1,6 @@
 // What of a model's files is left unread, and what of that means nothing: the names that may be there all the same.
 #include "engine/model/config/unread.h"
-#include "kernels/base/text.h"
+#include "kernels/base/text/text.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -29,6 +29,7 @@ static const NamedLatent DEEPSEEK_V2_LITE = {{512, 0, 128, 128, 1e-6f}, 64, 2816
 static const NamedShape SHAPES[] = {
     {"llama2-7b", 32, 4096, 32, 32, 128, 11008, 32000, 1e4, 4096, false, 0, 0, false, NULL},
     {"llama3.1-8b", 32, 4096, 32, 8, 128, 14336, 128256, 5e5, 131072, false, 0, 0, false, NULL},
+    {"llama3-70b", 80, 8192, 64, 8, 128, 28672, 128256, 5e5, 8192, false, 0, 0, false, NULL},
     {"llama3.2-1b", 16, 2048, 32, 8, 64, 8192, 128256, 5e5, 131072, true, 0, 0, false, NULL},
     {"tinyllama-1.1b", 22, 2048, 32, 4, 64, 5632, 32000, 1e4, 2048, false, 0, 0, false, NULL},
     {"smollm2-135m", 30, 576, 9, 3, 64, 1536, 49152, 1e5, 8192, true, 0, 0, false, NULL},
@@ -120,15 +121,17 @@ static void make_rope(Model *m, const NamedShape *named) {
     m->rope_factor = m->residual_scale = 1;
 }
 
+static Status no_shape(const char *name, Error *error) {
+    char names[512] = "";
+    for (size_t i = 0, at = 0; i < sizeof SHAPES / sizeof *SHAPES && at < sizeof names; i++)
+        at += (size_t)snprintf(names + at, sizeof names - at, "%s%s", i ? ", " : "", SHAPES[i].name);
+    return error_set(error, STATUS_USAGE, "no shape \"%s\": there are %s", name, names);
+}
+
 Status model_of_shape(const char *name, DType type, DType head, Model **out, Error *error) {
     *out = NULL;
     const NamedShape *named = find(name);
-    if (!named)
-        return error_set(error, STATUS_USAGE,
-                         "no shape \"%s\": there are llama2-7b, llama3.1-8b, llama3.2-1b, tinyllama-1.1b, "
-                         "smollm2-135m, mixtral-8x7b, qwen3-30b-a3b, gpt-oss-20b, deepseek-v2-lite and "
-                         "glm-4.7-flash",
-                         name);
+    if (!named) return no_shape(name, error);
     int largest = dtype_block_size(type) > 0 ? (int)dtype_block_size(type) : 1;
     if (named->hidden_size % largest || named->intermediate_size % largest)
         return error_set(error, STATUS_UNSUPPORTED, "%s has rows that are no multiple of %s's blocks of %d",

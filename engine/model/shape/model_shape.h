@@ -4,9 +4,9 @@
 
 #include "engine/model/model.h"
 
-// "llama2-7b", "llama3.1-8b", "llama3.2-1b", "tinyllama-1.1b", "smollm2-135m", "mixtral-8x7b", "qwen3-30b-a3b" or
-// "gpt-oss-20b" with layers of `type`, and embedding and head of another. Its matrices have sizes but no data: it is
-// for engine_open_model() with random_weights. An unknown name is STATUS_USAGE with those there are.
+// "llama2-7b", "llama3-70b" … (model_shape.c has the table), with layers of `type`, and embedding and head of another.
+// Its matrices have sizes but no data: it is for engine_open_model() with random_weights. An unknown name is STATUS_USAGE
+// with those there are.
 Status model_of_shape(const char *name, DType type, DType head, Model **model, Error *error);
 
 #endif

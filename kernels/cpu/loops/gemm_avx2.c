@@ -7,6 +7,9 @@
 //    transposing sum;
 //  - for more, the eight rows are unpacked once into a panel where four columns of each row lie together, and
 //    four rows of activations at a time pass over it: a broadcast of four activations meets all eight rows.
+//
+// Where the processor has AVX-VNNI or AVX512-VNNI, four products and their sum are one instruction, which takes W
+// unsigned: see unsigned_traits(). With AVX-512 blocks_avx512.c has several rows of activations.
 #include "kernels/cpu/loops/groups_avx2.h"
 
 #ifdef __AVX2__
@@ -14,7 +17,6 @@
 #define WHOLE 12                // rows: parts of them fill the tiles of every loop
 #define WIDE_FROM 4             // so many rows of activations are worth a panel of floats
 #define BLOCK_BYTES (256 << 10) // of activations, which stay in a core's cache while panels change
-#define WIDE_BYTES (768 << 10)  // likewise of floats for AVX-512, whose panels take longer to make
 
 // One group of eight rows. q[j] holds columns 4j..4j+3 of rows 0..7. As stored: the format's unsigned
 // integers, of which `offset` must be subtracted (see Traits), or signed ones (Q8_0).
@@ -48,10 +50,11 @@ INLINE __m256 add_group(Traits traits, __m256 y, Scales w, HalfSums sums, const 
 }
 
 // The same for formats of sixteen bytes of nibbles, two rows to a vector: lane r of the result is row r's sum.
-INLINE __m256i nibble_sums(DType type, const uint8_t *const rows[ROWS], int64_t at, const int8_t *x) {
+INLINE __m256i nibble_sums(W8Dot dot, DType type, const uint8_t *const rows[ROWS], int64_t at,
+                           const int8_t *x) {
     const __m256i low = _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)x));
     const __m256i high = _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)(x + 16)));
-    const __m256i ones = _mm256_set1_epi16(1);
+    const __m256i ones = _mm256_set1_epi16(1), bias = _mm256_set1_epi8(-128);
     const bool negative = traits_of(type).sums == 0; // signed integers, whose pairs fill 16 bits
     __m256i p[4];
     for (int r = 0; r < 4; r++) {
@@ -59,6 +62,11 @@ INLINE __m256i nibble_sums(DType type, const uint8_t *const rows[ROWS], int64_t 
                                      _mm_loadu_si128((const __m128i *)(rows[r] + at)));
         __m256i first = low_nibbles(v), second = low_nibbles(_mm256_srli_epi16(v, 4));
         if (has_book(type)) first = looked_up(type, first), second = looked_up(type, second);
+        if (dot != W8_PAIRS) {
+            if (negative) first = _mm256_xor_si256(first, bias), second = _mm256_xor_si256(second, bias);
+            p[r] = vnni_products(dot, vnni_products(dot, _mm256_setzero_si256(), first, low), second, high);
+            continue;
+        }
         first = pair_products(negative, first, low), second = pair_products(negative, second, high);
         p[r] = negative ? _mm256_add_epi32(_mm256_madd_epi16(first, ones), _mm256_madd_epi16(second, ones))
                         : _mm256_madd_epi16(_mm256_add_epi16(first, second), ones);
@@ -67,17 +75,22 @@ INLINE __m256i nibble_sums(DType type, const uint8_t *const rows[ROWS], int64_t 
 }
 
 // The sums of a group of eight rows times 32 activations: see transposing_sums().
-INLINE HalfSums group_sums(DType type, const uint8_t *const rows[ROWS], int64_t at, int group,
+INLINE HalfSums group_sums(W8Dot dot, DType type, const uint8_t *const rows[ROWS], int64_t at, int group,
                            const int8_t *x) {
     if (type == DTYPE_Q4_0 || type == DTYPE_Q4_1 || has_book(type)) {
         int head = type == DTYPE_MXFP4    ? 1
                    : type == DTYPE_Q4_1   ? 4
                    : type == DTYPE_IQ4_XS ? 8 + 16 * group
                                           : 2;
-        return (HalfSums){nibble_sums(type, rows, at + head, x), _mm256_setzero_si256()};
+        return (HalfSums){nibble_sums(dot, type, rows, at + head, x), _mm256_setzero_si256()};
     }
     __m256i q = load32((const uint8_t *)x), p[ROWS];
     for (int r = 0; r < ROWS; r++) {
+        if (dot != W8_PAIRS) {
+            __m256i w = unsigned_integers(type, rows[r] + at, group);
+            p[r] = vnni_products(dot, _mm256_setzero_si256(), w, q);
+            continue;
+        }
         __m256i w = group_integers(type, rows[r] + at, group);
         p[r] = _mm256_madd_epi16(pair_products(traits_of(type).sums == 0, w, q), _mm256_set1_epi16(1));
     }
@@ -92,8 +105,13 @@ INLINE void prefetch_rows(DType type, const uint8_t *row, int64_t ahead, int64_t
         _mm_prefetch((const char *)row + ahead + group * bytes + i, _MM_HINT_T0);
 }
 
-INLINE __m256 rows_times_one(DType type, const uint8_t *const rows[ROWS], const Activations *x, int64_t row) {
-    const Traits traits = traits_of(type);
+INLINE Traits dot_traits(W8Dot dot, DType type) {
+    return dot == W8_PAIRS ? traits_of(type) : unsigned_traits(type);
+}
+
+INLINE __m256 rows_times_one(W8Dot dot, DType type, const uint8_t *const rows[ROWS], const Activations *x,
+                             int64_t row) {
+    const Traits traits = dot_traits(dot, type);
     const int64_t ahead = ROWS * (rows[1] - rows[0]), groups = x->cols / QUANT_GROUP;
     const int8_t *q = x->q + row * x->cols;
     __m256 y = _mm256_setzero_ps();
@@ -102,7 +120,7 @@ INLINE __m256 rows_times_one(DType type, const uint8_t *const rows[ROWS], const 
         load_scales(type, rows, at, &scales);
         for (int group = 0; group < groups_a_block(type); group++, g++) {
             prefetch_rows(type, rows[0], ahead, g);
-            HalfSums sums = group_sums(type, rows, at, group, q + g * QUANT_GROUP);
+            HalfSums sums = group_sums(dot, type, rows, at, group, q + g * QUANT_GROUP);
             Scales s = group_scales(type, &scales, group);
             y = add_group(traits, y, s, sums, x, row * groups + g);
         }
@@ -112,7 +130,8 @@ INLINE __m256 rows_times_one(DType type, const uint8_t *const rows[ROWS], const 
 
 // ---- a panel, and several rows of activations ---------------------------------------------------------
 
-INLINE void fill_panel(DType type, const uint8_t *const rows[ROWS], int64_t groups, PanelGroup *panel) {
+INLINE void fill_panel(W8Dot dot, DType type, const uint8_t *const rows[ROWS], int64_t groups,
+                       PanelGroup *panel) {
     const int64_t ahead = ROWS * (rows[1] - rows[0]);
     for (int64_t g = 0, at = 0; g < groups; at += block_bytes_of(type)) {
         BlockScales scales;
@@ -120,7 +139,9 @@ INLINE void fill_panel(DType type, const uint8_t *const rows[ROWS], int64_t grou
         for (int group = 0; group < groups_a_block(type); group++, g++) {
             __m256i q[ROWS];
             prefetch_rows(type, rows[0], ahead, g);
-            for (int r = 0; r < ROWS; r++) q[r] = group_integers(type, rows[r] + at, group);
+            for (int r = 0; r < ROWS; r++)
+                q[r] = dot == W8_PAIRS ? group_integers(type, rows[r] + at, group)
+                                       : unsigned_integers(type, rows[r] + at, group);
             transpose(q);
             Scales s = group_scales(type, &scales, group);
             for (int j = 0; j < ROWS; j++) panel[g].q[j] = q[j];
@@ -138,8 +159,8 @@ typedef struct Four {
 } Four;
 
 // Adds up the products of elements in columns [4*first, 4*end) of a group: pairs in 16 bits while they fit, then in 32.
-INLINE Four sum_columns(Traits traits, const PanelGroup *w, const int8_t *const x[TOKENS], int first,
-                        int end) {
+INLINE Four sum_columns(W8Dot dot, Traits traits, const PanelGroup *w, const int8_t *const x[TOKENS],
+                        int first, int end) {
     const __m256i zero = _mm256_setzero_si256(), ones = _mm256_set1_epi16(1);
     const bool negative = traits.sums == 0; // signed integers, whose pairs fill 16 bits
     const int at_once = negative ? 1 : traits.sums;
@@ -147,6 +168,13 @@ INLINE Four sum_columns(Traits traits, const PanelGroup *w, const int8_t *const 
 #pragma GCC unroll 8
     for (int j = first; j < end; j++) {
         __m256i v = w->q[j];
+        if (dot != W8_PAIRS) {
+            sums.a = vnni_products(dot, sums.a, v, broadcast4(x[0] + 4 * j));
+            sums.b = vnni_products(dot, sums.b, v, broadcast4(x[1] + 4 * j));
+            sums.c = vnni_products(dot, sums.c, v, broadcast4(x[2] + 4 * j));
+            sums.d = vnni_products(dot, sums.d, v, broadcast4(x[3] + 4 * j));
+            continue;
+        }
         pairs.a = kept(_mm256_add_epi16(pairs.a, pair_products(negative, v, broadcast4(x[0] + 4 * j))));
         pairs.b = kept(_mm256_add_epi16(pairs.b, pair_products(negative, v, broadcast4(x[1] + 4 * j))));
         pairs.c = kept(_mm256_add_epi16(pairs.c, pair_products(negative, v, broadcast4(x[2] + 4 * j))));
@@ -162,17 +190,17 @@ INLINE Four sum_columns(Traits traits, const PanelGroup *w, const int8_t *const 
 }
 
 // y[t] = the panel's eight rows times activations rows[t].
-INLINE void panel_times(DType type, const PanelGroup *panel, const Activations *x, const int64_t rows[TOKENS],
-                        __m256 y[TOKENS]) {
-    const Traits traits = traits_of(type);
+INLINE void panel_times(W8Dot dot, DType type, const PanelGroup *panel, const Activations *x,
+                        const int64_t rows[TOKENS], __m256 y[TOKENS]) {
+    const Traits traits = dot_traits(dot, type);
     const int8_t *q[TOKENS];
     __m256 y0 = _mm256_setzero_ps(), y1 = y0, y2 = y0, y3 = y0;
     for (int t = 0; t < TOKENS; t++) q[t] = x->q + rows[t] * x->cols;
     const int64_t groups = x->cols / QUANT_GROUP;
     for (int64_t g = 0; g < groups; g++, panel++) {
         const Scales s = {{panel->scale[0], panel->scale[1]}, {panel->min[0], panel->min[1]}};
-        Four first = sum_columns(traits, panel, q, 0, traits.two_scales ? 4 : 8), second = {0};
-        if (traits.two_scales) second = sum_columns(traits, panel, q, 4, 8);
+        Four first = sum_columns(dot, traits, panel, q, 0, traits.two_scales ? 4 : 8), second = {0};
+        if (traits.two_scales) second = sum_columns(dot, traits, panel, q, 4, 8);
         y0 = add_group(traits, y0, s, (HalfSums){first.a, second.a}, x, rows[0] * groups + g);
         y1 = add_group(traits, y1, s, (HalfSums){first.b, second.b}, x, rows[1] * groups + g);
         y2 = add_group(traits, y2, s, (HalfSums){first.c, second.c}, x, rows[2] * groups + g);
@@ -191,98 +219,92 @@ typedef struct EightRows {
     int n_rows;
 } EightRows;
 
-INLINE void eight_rows(DType type, const Gemm *p, const EightRows *w, int64_t token, int64_t end_token,
-                       PanelGroup *panel) {
+INLINE void eight_rows(W8Dot dot, DType type, const Gemm *p, const EightRows *w, int64_t token,
+                       int64_t end_token, PanelGroup *panel) {
     const uint8_t *const *rows = w->rows;
     const int64_t first = w->first;
     const int n_rows = w->n_rows;
     __m256 y[TOKENS];
     if (end_token - token == 1) {
-        store_rows(p, token, first, n_rows, rows_times_one(type, rows, p->x, token));
+        store_rows(p, token, first, n_rows, rows_times_one(dot, type, rows, p->x, token));
         return;
     }
-    fill_panel(type, rows, p->x->cols / QUANT_GROUP, panel);
+    fill_panel(dot, type, rows, p->x->cols / QUANT_GROUP, panel);
     for (; token < end_token; token += TOKENS) {
         int64_t left = end_token - token, tokens[TOKENS]; // beyond the last: that one again, not stored
         for (int t = 0; t < TOKENS; t++) tokens[t] = token + (t < left ? t : left - 1);
-        panel_times(type, panel, p->x, tokens, y);
+        panel_times(dot, type, panel, p->x, tokens, y);
         for (int t = 0; t < TOKENS && t < left; t++) store_rows(p, token + t, first, n_rows, y[t]);
     }
 }
 
-INLINE void gemm_quantized(DType type, const Gemm *p, int64_t token, int64_t end_token, PanelGroup *panel) {
+INLINE void gemm_rows(W8Dot dot, DType type, const Gemm *p, int64_t token, int64_t end_token,
+                      PanelGroup *panel) {
     const uint8_t *data = p->w->data;
     int64_t row_bytes = dtype_row_bytes(type, p->w->cols);
     for (int64_t first = p->first; first < p->end; first += ROWS) {
         EightRows w = {.first = first, .n_rows = p->end - first < ROWS ? (int)(p->end - first) : ROWS};
         for (int r = 0; r < ROWS; r++)
             w.rows[r] = data + (first + (r < w.n_rows ? r : w.n_rows - 1)) * row_bytes;
-        eight_rows(type, p, &w, token, end_token, panel);
+        eight_rows(dot, type, p, &w, token, end_token, panel);
+    }
+}
+
+// A function for each type and instruction, because all in one a compiler takes minutes over them.
+#define GEMM_OF(type, dot)                                                                                   \
+    static __attribute__((noinline)) void gemm_##type##_##dot(const Gemm *p, int64_t token, int64_t end,     \
+                                                              void *panel) {                                 \
+        gemm_rows(dot, DTYPE_##type, p, token, end, panel);                                                  \
+    }
+#define GEMMS_OF(type) GEMM_OF(type, W8_PAIRS) GEMM_OF(type, W8_VNNI) GEMM_OF(type, W8_VNNI_512)
+FOR_EACH_BLOCK_TYPE(GEMMS_OF)
+
+static void gemm_quantized(W8Dot dot, const Gemm *p, int64_t token, int64_t end, void *panel) {
+#define CASES_OF(type)                                                                                       \
+    case DTYPE_##type:                                                                                       \
+        (dot == W8_VNNI       ? gemm_##type##_W8_VNNI                                                        \
+         : dot == W8_VNNI_512 ? gemm_##type##_W8_VNNI_512                                                    \
+                              : gemm_##type##_W8_PAIRS)(p, token, end, panel);                               \
+        break;
+    switch (p->w->type) {
+        FOR_EACH_BLOCK_TYPE(CASES_OF)
+    default: // none of these types: nobody asks
+        break;
     }
 }
 
 int64_t avx2_gemm_scratch(int64_t cols) {
-    int64_t floats = (cols + 7) / 8 * 8 * 8 * (int64_t)sizeof(float); // eight rows for float_avx512.c
-    int64_t panel = (cols / QUANT_GROUP + 1) * (int64_t)sizeof(PanelGroup);
-    return floats > panel ? floats : panel;
+    const int64_t needs[] = {(cols / QUANT_GROUP + 1) * (int64_t)sizeof(PanelGroup),
+                             avx512_gemm_scratch(cols), avx512_blocks_scratch(cols)};
+    int64_t most = 0;
+    for (int i = 0; i < 3; i++)
+        if (needs[i] > most) most = needs[i];
+    return most;
+}
+
+static bool in_floats(DType type) {
+    return type == DTYPE_F32 || type == DTYPE_F16 || type == DTYPE_BF16 || type == DTYPE_E4M3 ||
+           type == DTYPE_NF4;
 }
 
 void avx2_gemm(Extras extras, const Gemm *p, void *scratch) {
-    const bool bytes = p->x->quantized || p->w->type == DTYPE_W8;
-    int64_t n = p->x->n, row = p->x->cols * (bytes ? 1 : 4),
-            block = (extras.wide && !bytes ? WIDE_BYTES : BLOCK_BYTES) / row / WHOLE * WHOLE;
+    int64_t n = p->x->n, row = p->x->cols * (in_floats(p->w->type) ? 4 : 1),
+            block = BLOCK_BYTES / row / WHOLE * WHOLE;
+    if (extras.wide && n >= WIDE_FROM && in_floats(p->w->type)) {
+        avx512_gemm_float(p, 0, n, scratch); // which has blocks of its own
+        return;
+    }
     if (block < 2 * WHOLE) block = 2 * WHOLE;
     for (int64_t t = 0; t < n; t += block) {
         int64_t end = t + block < n ? t + block : n;
-        switch (p->w->type) {
-        case DTYPE_W8:
+        if (p->w->type == DTYPE_W8)
             avx2_gemm_w8(extras.dot, p, t, end, scratch);
-            break;
-        case DTYPE_Q8_0:
-            gemm_quantized(DTYPE_Q8_0, p, t, end, scratch);
-            break;
-        case DTYPE_Q4_0:
-            gemm_quantized(DTYPE_Q4_0, p, t, end, scratch);
-            break;
-        case DTYPE_Q4_1:
-            gemm_quantized(DTYPE_Q4_1, p, t, end, scratch);
-            break;
-        case DTYPE_Q5_0:
-            gemm_quantized(DTYPE_Q5_0, p, t, end, scratch);
-            break;
-        case DTYPE_Q5_1:
-            gemm_quantized(DTYPE_Q5_1, p, t, end, scratch);
-            break;
-        case DTYPE_Q4_K:
-            gemm_quantized(DTYPE_Q4_K, p, t, end, scratch);
-            break;
-        case DTYPE_Q5_K:
-            gemm_quantized(DTYPE_Q5_K, p, t, end, scratch);
-            break;
-        case DTYPE_Q6_K:
-            gemm_quantized(DTYPE_Q6_K, p, t, end, scratch);
-            break;
-        case DTYPE_Q2_K:
-            gemm_quantized(DTYPE_Q2_K, p, t, end, scratch);
-            break;
-        case DTYPE_Q3_K:
-            gemm_quantized(DTYPE_Q3_K, p, t, end, scratch);
-            break;
-        case DTYPE_IQ4_NL:
-            gemm_quantized(DTYPE_IQ4_NL, p, t, end, scratch);
-            break;
-        case DTYPE_IQ4_XS:
-            gemm_quantized(DTYPE_IQ4_XS, p, t, end, scratch);
-            break;
-        case DTYPE_MXFP4:
-            gemm_quantized(DTYPE_MXFP4, p, t, end, scratch);
-            break;
-        default:
-            if (extras.wide && end - t >= WIDE_FROM)
-                avx512_gemm_float(p, t, end, scratch);
-            else
-                avx2_gemm_float(p, t, end, scratch);
-        }
+        else if (in_floats(p->w->type))
+            avx2_gemm_float(p, t, end, scratch);
+        else if (extras.wide && extras.dot == W8_VNNI_512 && end - t > 1)
+            avx512_gemm_blocks(p, t, end, scratch);
+        else
+            gemm_quantized(extras.dot, p, t, end, scratch);
     }
 }
 

@@ -6,6 +6,11 @@
 #include "kernels/cpu/loops/rows_avx2.h"
 
 #ifdef __AVX2__
+// Those of quant_is_type().
+#define FOR_EACH_BLOCK_TYPE(_)                                                                               \
+    _(Q8_0)                                                                                                  \
+    _(Q4_0) _(Q4_1) _(Q5_0) _(Q5_1) _(Q4_K) _(Q5_K) _(Q6_K) _(Q2_K) _(Q3_K) _(IQ4_NL) _(IQ4_XS) _(MXFP4)
+
 typedef struct Traits {
     int offset;      // what the format subtracts from its unsigned integers
     bool has_min;    // min is not zero
@@ -38,6 +43,13 @@ INLINE Traits traits_of(DType type) {
     default:
         return (Traits){0, false, false, 0};
     }
+}
+
+// The same for instructions that take unsigned integers: those with a sign then count from -128.
+INLINE Traits unsigned_traits(DType type) {
+    Traits traits = traits_of(type);
+    if (traits.sums == 0) traits.offset = 128;
+    return traits;
 }
 
 // dtype_block_bytes() as a constant.
@@ -161,6 +173,12 @@ INLINE __m256i group_integers(DType type, const uint8_t *block, int group) {
     default:
         return load32(block + 2); // Q8_0
     }
+}
+
+// The same as unsigned_traits() tell them.
+INLINE __m256i unsigned_integers(DType type, const uint8_t *block, int group) {
+    const __m256i q = group_integers(type, block, group);
+    return traits_of(type).sums == 0 ? _mm256_xor_si256(q, _mm256_set1_epi8(-128)) : q;
 }
 
 // ---- a group's scales, a lane for each of eight rows --------------------------------------------------

@@ -127,6 +127,13 @@ static void activate(Activation activation, float *g, const float *u, int64_t n)
     for (int64_t j = i; j < n; j++) g[j] = last_g[j - i];
 }
 
+static void activate_wide(Activation activation, float *g, const float *u, int64_t n) {
+    if (activation == ACTIVATION_SILU && u)
+        avx512_gate_silu(g, u, n);
+    else
+        activate(activation, g, u, n);
+}
+
 static void to_half(const float *x, int64_t n, uint16_t *half) {
     int64_t i = 0;
     for (; i + 8 <= n; i += 8)
@@ -190,23 +197,25 @@ GEMM_WITH(gemm_by_vnni_wide, W8_VNNI, true)
 GEMM_WITH(gemm_by_vnni_512, W8_VNNI_512, false)
 GEMM_WITH(gemm_by_vnni_512_wide, W8_VNNI_512, true)
 
-#define LOOPS_WITH(multiply, attend_tile)                                                                    \
+#define LOOPS_WITH(multiply, ...)                                                                            \
     {                                                                                                        \
         .name = "AVX2", .quantized_activations = true, .rms_norm = rms_norm, .layer_norm = layer_norm,       \
-        .quantize = quantize, .quantize_w8 = avx2_quantize_w8, .activate = activate, .to_half = to_half,     \
-        .gemm = (multiply), .gemm_scratch = avx2_gemm_scratch, .attend_rows = 48, .attend = (attend_tile),   \
-        .attend_scratch = avx2_attend_scratch,                                                               \
+        .quantize = quantize, .quantize_w8 = avx2_quantize_w8, .to_half = to_half, .gemm = (multiply),       \
+        .gemm_scratch = avx2_gemm_scratch, .attend_scratch = avx2_attend_scratch, __VA_ARGS__                \
     }
+#define NARROW(multiply) LOOPS_WITH(multiply, .activate = activate, .attend_rows = 48, .attend = avx2_attend)
+#define WIDE(multiply)                                                                                       \
+    LOOPS_WITH(multiply, .activate = activate_wide, .attend_rows = 96, .attend = avx2_attend_wide)
 
 const Loops *loops_avx2(void) {
     static const Loops LOOPS[][2] = {
-        [W8_PAIRS] = {LOOPS_WITH(gemm_by_pairs, avx2_attend),
-                      LOOPS_WITH(gemm_by_pairs_wide, avx2_attend_wide)},
-        [W8_VNNI] = {LOOPS_WITH(gemm_by_vnni, avx2_attend), LOOPS_WITH(gemm_by_vnni_wide, avx2_attend_wide)},
-        [W8_VNNI_512] = {LOOPS_WITH(gemm_by_vnni_512, avx2_attend),
-                         LOOPS_WITH(gemm_by_vnni_512_wide, avx2_attend_wide)},
+        [W8_PAIRS] = {NARROW(gemm_by_pairs), WIDE(gemm_by_pairs_wide)},
+        [W8_VNNI] = {NARROW(gemm_by_vnni), WIDE(gemm_by_vnni_wide)},
+        [W8_VNNI_512] = {NARROW(gemm_by_vnni_512), WIDE(gemm_by_vnni_512_wide)},
     };
-    W8Dot dot = avx2_has_w8(W8_VNNI) ? W8_VNNI : avx2_has_w8(W8_VNNI_512) ? W8_VNNI_512 : W8_PAIRS;
+    W8Dot dot = avx2_has_w8(W8_VNNI_512) && avx512_has_blocks() ? W8_VNNI_512
+                : avx2_has_w8(W8_VNNI)                          ? W8_VNNI
+                                                                : W8_PAIRS;
     return &LOOPS[dot][avx512_has_float()];
 }
 

@@ -20,6 +20,15 @@ INLINE __m256i pair_products(bool is_signed, __m256i w, __m256i x) {
                      : _mm256_maddubs_epi16(w, x);
 }
 
+// acc + the four products of each lane, of unsigned w; by the encoding that the machine has.
+INLINE __m256i vnni_products(W8Dot dot, __m256i acc, __m256i w, __m256i x) {
+    if (dot == W8_VNNI)
+        __asm__("%{vex%} vpdpbusd %2, %1, %0" : "+x"(acc) : "x"(w), "x"(x));
+    else
+        __asm__("%{evex%} vpdpbusd %2, %1, %0" : "+x"(acc) : "x"(w), "x"(x));
+    return acc;
+}
+
 INLINE __m256i load32(const uint8_t *bytes) {
     return _mm256_loadu_si256((const __m256i *)bytes);
 }

@@ -70,7 +70,7 @@ typedef enum W8Dot { W8_PAIRS, W8_VNNI, W8_VNNI_512 } W8Dot;
 // What a machine has beside AVX2, of which every result has the same bits.
 typedef struct Extras {
     W8Dot dot;
-    bool wide; // AVX-512: registers twice as wide for floats
+    bool wide; // AVX-512: registers twice as wide for floats, and with W8_VNNI_512 for blocks
 } Extras;
 
 void avx2_gemm(Extras extras, const Gemm *gemm, void *scratch);
@@ -85,8 +85,22 @@ void avx2_gemm_float(const Gemm *gemm, int64_t first_token, int64_t end_token, f
 
 bool avx512_has_float(void); // whether this machine and the compiler can
 
-// To the same bits. scratch: 64-byte aligned
+// To the same bits. scratch: avx512_gemm_scratch(columns) bytes, 64-byte aligned
 void avx512_gemm_float(const Gemm *gemm, int64_t first_token, int64_t end_token, void *scratch);
+int64_t avx512_gemm_scratch(int64_t cols);
+
+// ---- blocks_avx512.c: types of blocks with quantised activations, to the bits of gemm_avx2.c ------------------------
+
+bool avx512_has_blocks(void); // whether this machine and the compiler can
+
+// scratch: avx512_blocks_scratch(columns) bytes, 64-byte aligned
+void avx512_gemm_blocks(const Gemm *gemm, int64_t first_token, int64_t end_token, void *scratch);
+int64_t avx512_blocks_scratch(int64_t cols);
+
+// ---- activate_avx512.c: to the bits of what has AVX2 only, where avx512_has_float() -------------------------------
+
+// g [n] = silu(g) · u
+void avx512_gate_silu(float *g, const float *u, int64_t n);
 
 // ---- w8_avx2.c: DTYPE_W8 with activations of its kind ---------------------------------------------------
 

@@ -45,13 +45,8 @@ INLINE __m256i prepared(W8Dot dot, __m256i w) {
 
 // acc + the four products of each lane.
 INLINE __m256i dot_products(W8Dot dot, __m256i acc, __m256i w, __m256i x) {
-    if (dot == W8_PAIRS)
-        return _mm256_add_epi32(acc, _mm256_madd_epi16(pair_products(true, w, x), _mm256_set1_epi16(1)));
-    if (dot == W8_VNNI)
-        __asm__("%{vex%} vpdpbusd %2, %1, %0" : "+x"(acc) : "x"(w), "x"(x));
-    else
-        __asm__("%{evex%} vpdpbusd %2, %1, %0" : "+x"(acc) : "x"(w), "x"(x));
-    return acc;
+    if (dot != W8_PAIRS) return vnni_products(dot, acc, w, x);
+    return _mm256_add_epi32(acc, _mm256_madd_epi16(pair_products(true, w, x), _mm256_set1_epi16(1)));
 }
 
 // What the form of w added to every sum: modulo 2^32, as the sums are.

@@ -35,13 +35,6 @@ static int window_index(DecodeArguments *a, int window) {
     return a->n_windows++;
 }
 
-static DecodeForm form_of(int format) {
-    return format == FORMAT_W8           ? FORM_WHOLE
-           : format == FORMAT_E4M3       ? FORM_HALVES
-           : format_rounds_input(format) ? FORM_QUANTS
-                                         : FORM_FLOATS;
-}
-
 static bool multiplies(const DecodeArguments *a, const DecodeMatrix *m) {
     return !m->data || (m->n_chunks > 0 && decode_multiplies(a->kind, m->format));
 }
@@ -69,8 +62,8 @@ static bool describe_layer(const Layer *layer, const KvLayer *kv, int window, De
         l->rows[PHASE_ROUTE] = matrix_in_chunks((const char *)layer->router, FORMAT_F32, layer->qkv.cols,
                                                 layer->qkv.cols * (int)sizeof(float));
     for (int p = 0; p < PHASE_LOGITS; p++)
-        if (p != PHASE_ATTEND) l->forms[p] = (uint8_t)form_of(l->rows[p].format);
-    for (int i = 1; i < layer->qkv.n_parts; i++) l->forms[PHASE_QKV] |= (uint8_t)form_of(part[i].format);
+        if (p != PHASE_ATTEND) l->forms[p] = (uint8_t)decode_form(l->rows[p].format);
+    for (int i = 1; i < layer->qkv.n_parts; i++) l->forms[PHASE_QKV] |= (uint8_t)decode_form(part[i].format);
     l->norm[PHASE_QKV] = layer->attn_norm.weight;
     l->norm[layer->router ? PHASE_ROUTE : PHASE_GATE_UP] = layer->ffn_norm.weight;
     if (layer->router) describe_experts(layer, l);
@@ -296,17 +289,20 @@ static void fill_phases(const DecoderShape *s, const Decoder *d, DecodeArguments
     a->head_arrived = counter(PHASE_END);
 }
 
-static bool is_few(const DecodeMatrix &m) {
-    return !m.data || decode_is_few(m.format);
+static uint64_t bits_of(const DecodeMatrix &m) {
+    return m.data ? format_bits(m.format) : 0;
 }
 
 static DecodeFormats formats_of(const DecodeLayer *layers, int n, const DecodeMatrix &output) {
-    bool few = is_few(output);
+    uint64_t all = bits_of(output);
     for (int l = 0; l < n; l++) {
-        few = few && is_few(layers[l].k) && is_few(layers[l].v);
-        for (const DecodeMatrix &m : layers[l].rows) few = few && is_few(m);
+        all |= bits_of(layers[l].k) | bits_of(layers[l].v);
+        for (int p = 0; p < PHASE_LOGITS; p++)
+            if (p != PHASE_ROUTE) all |= bits_of(layers[l].rows[p]); // routers are float32 in all kernels
     }
-    return few ? DECODE_FEW : DECODE_ALL;
+    for (int set = DECODE_ALL + 1; set < DECODE_SETS; set++)
+        if (!(all & ~decode_formats((DecodeFormats)set))) return (DecodeFormats)set;
+    return DECODE_ALL;
 }
 
 // Of several cards: where they leave what they add to x. False: there is no code for that, or a block would have no rows of
@@ -323,6 +319,42 @@ static bool fill_cards(const CudaBackend *cuda, DecodeArguments *a, const Decode
     a->n_cards = p->n, a->card = p->rank;
     for (int i = 0; i < p->n; i++) a->shares[i] = p->shares[i];
     return able && !(a->output_forms & FORM_WHOLE);
+}
+
+// See DecodeArguments.early and decode.cuh. With all but one the others' data are asked for again and again, which takes as
+// long as it saves.
+static int early_of(const CudaBackend *cuda, const DecodeArguments *a) {
+    const int n_blocks = cuda->device.card.n_sms;
+    bool all = !cuda->peers;
+    for (int phase : {PHASE_QKV, PHASE_OUT, PHASE_GATE_UP, PHASE_DOWN})
+        all = all && a->phases[phase].units >= n_blocks;
+    return !all ? 0 : a->experts.n > 0 ? n_blocks / 4 : n_blocks / 2;
+}
+
+// See DecodeArguments.halves: where halves share out more evenly over all warps than rows do, where they are rows
+// themselves, and where every block gives some of both halves of their input (decode.cuh).
+static bool can_halve(const CudaBackend *cuda, const DecodeArguments *a, const DecodeLayer *layers) {
+    const DecodePhaseShape &p = a->phases[PHASE_DOWN];
+    const int n_blocks = cuda->device.card.n_sms, warps = n_blocks * decode_block(cuda->device.code).warps;
+    const int whole = (p.units + warps - 1) / warps, halves = (2 * p.units + warps - 1) / warps;
+    bool can = a->early > 0 && a->kind == DECODE_F16 && a->experts.n == 0 && n_blocks % 2 == 0 &&
+               p.cols % 512 == 0 && p.cols / 2 >= n_blocks && halves < 2 * whole;
+    for (int l = 0; l < a->n_layers; l++) {
+        const DecodeMatrix &m = layers[l].rows[PHASE_DOWN];
+        can = can && (m.format == FORMAT_F16 || m.format == FORMAT_BF16) && m.row_bytes == p.cols * 2 &&
+              !layers[l].down_post;
+    }
+    return can;
+}
+
+static void halve(DecodeArguments *a, DecodeLayer *layers) {
+    DecodePhaseShape &p = a->phases[PHASE_DOWN];
+    a->halves = true;
+    p.units *= 2, p.cols /= 2, p.pitch = p.cols;
+    for (int l = 0; l < a->n_layers; l++) {
+        DecodeMatrix &m = layers[l].rows[PHASE_DOWN];
+        m = matrix_in_chunks(m.data, m.format, p.cols, p.cols * 2);
+    }
 }
 
 bool arguments_fill(const CudaBackend *cuda, const DecodeStep *t, DecodeArguments *a) {
@@ -356,7 +388,7 @@ bool arguments_fill(const CudaBackend *cuda, const DecodeStep *t, DecodeArgument
         a->id = 0, a->drawn = NULL, a->embedding_scale = 1;
     }
     a->output = matrix_of(&t->head->output.part[0]);
-    a->output_forms = form_of(a->output.format);
+    a->output_forms = decode_form(a->output.format);
     a->formats = formats_of(d->wanted, s->n_layers, a->output);
     a->norm = t->head->norm.weight;
     a->logits = t->gather ? (float *)t->gather->part : t->logits, a->counts = cuda->counts;
@@ -364,6 +396,8 @@ bool arguments_fill(const CudaBackend *cuda, const DecodeStep *t, DecodeArgument
     fill_phases(s, d, a);
     a->round = d->round, a->head_round = d->head_round;
     a->threads = decode_block(cuda->device.code).threads();
+    a->early = early_of(cuda, a);
+    if (can_halve(cuda, a, d->wanted)) halve(a, d->wanted);
     if (!able || !multiplies(a, &a->output)) return false;
     choose_splits(d, a);
     return fill_cards(cuda, a, d->wanted) && lay_out_shared(cuda, a, d->wanted);

@@ -159,7 +159,7 @@ __device__ __forceinline__ void attend_phase(const DecodeArguments &a, const Dec
             balance = __ldg(scales.balance + c.kv_head * DIM + threadIdx.x);
     }
 
-    await(a.phases[PHASE_ATTEND].awaited, round * gridDim.x);
+    await(a.phases[PHASE_ATTEND].awaited, round * gridDim.x - a.early);
     receive_vectors(a, c, round, s.vectors);
     if (!PLAIN && threadIdx.x < DIM) s.balance[threadIdx.x] = balance;
     if (EXPERTS && owner && l.sinks && (int)threadIdx.x < a.group) s.sink_scores[threadIdx.x] = sink;

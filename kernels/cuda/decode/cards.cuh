@@ -8,6 +8,9 @@
 //                              ╳                                         of every block
 //   card 1   out: rows ─ share 1 ─→ [card 1: shares 0, 1] ─→ x' = x + share 0 + share 1 ─→ gate_up …
 //
+// On one card x is put together likewise of what both halves of down's rows add, where these go in halves
+// (DecodeArguments.halves).
+//
 // A place is written again a layer later. The card that writes it has by then all shares of the phase between, which a
 // block publishes after it has read the place: so every block must have rows of both phases.
 #ifndef PALAVER_KERNELS_CUDA_DECODE_CARDS_CUH
@@ -64,7 +67,7 @@ __device__ inline void receive_shares(const InputSource &s, const uint32_t *from
     }
 }
 
-// A phase's input as load_input() brings it, where it is x after all cards' shares: `from` [n_cards, cols].
+// A phase's input as load_input() brings it, where it is x after all cards' shares, or both halves': `from` [n_cards, cols].
 static __device__ __noinline__ float load_shares(float eps, const uint32_t *from, int n_cards, InputSource s,
                                                  Input x, float *residual, float *sums) {
     const int mine = threadIdx.x * 4;

@@ -30,7 +30,7 @@ static size_t lay_out(const DecoderShape *s, Decoder *d, char *base) {
     d->middle = (uint32_t *)take((size_t)s->hidden_size * 4);
     d->gated = (uint32_t *)take((size_t)decoder_ffn_width(s) * 4);
     d->routed = (uint32_t *)take((size_t)s->experts.n * (size_t)route_parts(s) * 4);
-    d->x = (uint32_t *)take((size_t)s->hidden_size * 4);
+    d->x = (uint32_t *)take((size_t)s->hidden_size * 2 * 4); // see DecodeArguments.halves
     d->parts = (uint32_t *)take(d->parts_bytes);
     d->weights = (unsigned long long *)take((size_t)d->max_splits * s->n_heads * 8);
     d->arrived = (unsigned *)take((size_t)(PHASE_END + s->n_kv_heads) * 32 * 4);

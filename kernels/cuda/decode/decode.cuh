@@ -12,8 +12,11 @@
 // activations which rows it will multiply, so its ring runs ahead across phases and layers: memory works on while blocks
 // wait for each other. Activations go through global memory (the L2) as float32 whose lowest four bits say in which
 // round they were written: a reader that finds another round's bits reads again. No fence is needed, and a counter of
-// arrivals a phase only tells when reading is worth while. The counters do order reuse: a buffer is overwritten a layer
-// later, after every block has arrived at phases that come after its reading.
+// arrivals a phase only tells when reading is worth while, which is when most blocks have arrived.
+//
+// A buffer is overwritten a layer later, when all have read it: who has all of a phase's input knows that every block with
+// rows of the phase before has had all of that one's. So where every block has rows of all phases, none is a layer behind
+// another. A model that is too small for that awaits all arrivals.
 #ifndef PALAVER_KERNELS_CUDA_DECODE_DECODE_CUH
 #define PALAVER_KERNELS_CUDA_DECODE_DECODE_CUH
 
@@ -62,11 +65,21 @@ enum {
 enum DecodeCacheKind { DECODE_F16, DECODE_INT8, DECODE_INT4 };
 
 // Formats of a model's matrices: any; or few ones, for which dense models with caches in 16 bits have kernels of their own.
-// With a third of the instructions those are 2 to 5% faster: what a phase runs first comes from farther away than the
-// multiprocessor.
-enum DecodeFormats { DECODE_ALL, DECODE_FEW };
-constexpr bool decode_is_few(int format) {
-    return format == FORMAT_F16 || format == FORMAT_BF16 || format == FORMAT_Q8 || format == FORMAT_W8;
+// With a third to a half of the instructions those are 2 to 5% faster: what a phase runs first comes from farther away than
+// the multiprocessor.
+enum DecodeFormats { DECODE_ALL, DECODE_FEW, DECODE_FOUR, DECODE_TWO, DECODE_SETS };
+template <class... Formats> __host__ __device__ constexpr uint64_t format_bits(Formats... formats) {
+    return (((uint64_t)1 << formats) | ...);
+}
+// Which: 16 and 8 bits; what files of four to six bits mix (theirs, and where rows are not of 256s Q5 and Q8); what those of
+// two, three and of codebooks do. A model takes the first set that has all of its formats.
+__host__ __device__ constexpr uint64_t decode_formats(DecodeFormats set) {
+    return set == DECODE_FEW ? format_bits(FORMAT_F16, FORMAT_BF16, FORMAT_Q8, FORMAT_W8)
+           : set == DECODE_FOUR
+               ? format_bits(FORMAT_Q4, FORMAT_Q4M, FORMAT_Q5, FORMAT_Q5M, FORMAT_Q6, FORMAT_Q8)
+           : set == DECODE_TWO
+               ? format_bits(FORMAT_Q2, FORMAT_Q3, FORMAT_IQ4, FORMAT_Q4M, FORMAT_Q5M, FORMAT_Q6)
+               : ~(uint64_t)0;
 }
 
 // Bits of an element of the cache; slots of a chunk, divided by those that a warp looks at together for `heads` query
@@ -80,8 +93,9 @@ __host__ __device__ constexpr int decode_passes(DecodeCacheKind kind, int heads)
 
 // Whether its kernel multiplies weights of a format. Those for caches of integers have no registers left for NF4's tables:
 // with them they would spill all over, whatever the weights.
-__host__ __device__ constexpr bool decode_multiplies(DecodeCacheKind kind, int format) {
-    return kind == DECODE_F16 || format != FORMAT_NF4;
+__host__ __device__ constexpr bool decode_multiplies(DecodeCacheKind kind, int format,
+                                                     DecodeFormats set = DECODE_ALL) {
+    return (kind == DECODE_F16 || format != FORMAT_NF4) && (decode_formats(set) & format_bits(format));
 }
 
 enum DecodePhase {
@@ -108,6 +122,19 @@ struct DecodeMatrix {
 
 // In which forms a phase's matrices want their input: see dot.cuh.
 enum DecodeForm { FORM_FLOATS = 1, FORM_QUANTS = 2, FORM_HALVES = 4, FORM_WHOLE = 8 };
+__host__ __device__ constexpr DecodeForm decode_form(int format) {
+    return format == FORMAT_W8           ? FORM_WHOLE
+           : format == FORMAT_E4M3       ? FORM_HALVES
+           : format_rounds_input(format) ? FORM_QUANTS
+                                         : FORM_FLOATS;
+}
+// Those of a set of formats.
+__host__ __device__ constexpr int decode_forms(DecodeFormats set) {
+    int forms = 0;
+    for (int format = 0; format <= FORMAT_W8; format++)
+        if (decode_formats(set) & format_bits(format)) forms |= decode_form(format);
+    return forms;
+}
 
 struct DecodeLayer {
     DecodeMatrix rows[PHASE_LOGITS], k, v; // rows[PHASE_QKV]: of q, or of all three, merged
@@ -211,6 +238,12 @@ struct DecodeArguments {
     // Of several cards (cards.cuh): [2, n_cards, hidden] on every card, what each adds to x by out and by down.
     int n_cards, card; // n_cards 0: it is one
     uint32_t *shares[SHARDS_MOST];
+
+    int early; // blocks less than all whose arrival is awaited
+    // Rows of down go in halves: unit u is row u / 2, its columns from (u % 2)·cols on, which in memory is the u-th row of
+    // cols columns. All units of a block have the same half, so that it needs but half of the input. What both halves give,
+    // [2, hidden], is added to x by who reads it.
+    bool halves;
 };
 
 // Turns of a table: of the token's position, and of what its query is for the sinks.
@@ -221,10 +254,20 @@ __host__ __device__ inline int layer_turns(const DecodeArguments &a) {
 // An input that is normed before it is added: its most elements, so many a turn of the block.
 enum { ADDED_MOST = 6144, ADDED_TURNS = ADDED_MOST / (DECODE_THREADS * 4) };
 
+// Whether a kernel has code for DecodeArguments.halves.
+template <DecodeCacheKind KIND, bool EXPERTS, bool CARDS> __host__ __device__ constexpr bool decode_halves() {
+    return KIND == DECODE_F16 && !EXPERTS && !CARDS;
+}
+
 // Launches the kernel for the arguments' shape on n_blocks multiprocessors.
 cudaError_t decode_launch(const DecodeArguments *a, int n_blocks, cudaStream_t stream);
 // Whether the kernel for a kind of cache and such heads, whose cache holds n_slots, was built, if there is one.
 bool decode_built(DecodeCacheKind kind, const DecoderShape *shape, int n_slots);
+
+// Where q's rows end, k's or v's, of which one is `unit`.
+__device__ inline int end_of_part(const DecodeArguments &a, int unit) {
+    return unit < a.q_dim ? a.q_dim : unit < a.q_dim + a.kv_dim ? a.q_dim + a.kv_dim : a.q_dim + 2 * a.kv_dim;
+}
 
 // How many of `unit`, unit + stride, … there are below `units`, at most 4.
 __device__ inline int units_left(int unit, int stride, int units) {
@@ -237,7 +280,7 @@ __device__ inline int units_left(int unit, int stride, int units) {
 cudaError_t decode_launch_on_cards(const DecodeArguments *a, int n_blocks, cudaStream_t stream);
 bool decode_has_cards(const DecodeArguments *a);
 bool decode_built_cards(const DecodeArguments *a); // of one that there is
-template <int LANES, int HEADS, DecodeFormats FORMATS>
+template <int LANES, int HEADS, bool EXPERTS, DecodeFormats FORMATS>
 MAY_LACK cudaError_t decode_launch_cards(const DecodeArguments *a, int n_blocks, cudaStream_t stream);
 
 // The same by the kernel for a kind of cache, LANES = dispatch_decode_lanes() and HEADS = dispatch_decode_heads():

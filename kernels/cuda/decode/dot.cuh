@@ -379,8 +379,55 @@ template <int FORMAT> struct SlicePacked {
         return sum;
     }
 };
-template <> struct Slice<FORMAT_Q2> : SlicePacked<FORMAT_Q2> {};
 template <> struct Slice<FORMAT_Q3> : SlicePacked<FORMAT_Q3> {};
+
+// A lane two groups of 32 a turn, which are four apart and have one (d, dmin). Which is first is such that neighbouring
+// lanes' reads of the input and of codes fall into different banks.
+template <> struct Slice<FORMAT_Q2> {
+    enum { TURNS = 2, TURN = 2048 };
+    uint4 u[TURNS][2], v[TURNS][2];
+    PackedInput<FORMAT_Q2> in[TURNS][2];
+    static __device__ int lower_group(int lane) { return lane / 4 * 8 + lane % 4; }
+    static __device__ int first_of(int lane) { return (lane / 4 + lane / 8) % 2 * 4; }
+    template <bool WHOLE> __device__ void load(const Input &x, int first, int n, int lane) {
+#pragma unroll
+        for (int t = 0; t < TURNS; t++)
+#pragma unroll
+            for (int k = 0; k < 2; k++) {
+                const int i = t * TURN / 32 + lower_group(lane) + (first_of(lane) ^ 4 * k),
+                          group = first / 32 + i;
+                u[t][k] = v[t][k] = make_uint4(0, 0, 0, 0);
+                in[t][k] = {};
+                if (!WHOLE && i * 32 >= n) continue;
+                u[t][k] = *(const uint4 *)(x.quants + group * 16);
+                v[t][k] = *(const uint4 *)(x.quants + x.plane + group * 16);
+                in[t][k] = packed_input<FORMAT_Q2>(x.scales[group], *(const float2 *)(x.sums + group * 2));
+            }
+    }
+    template <bool WHOLE> __device__ float2 dot(const char *chunk, int n, int lane, float2 sum) const {
+        const char *records = chunk + quant_bytes(FORMAT_Q2, n);
+#pragma unroll
+        for (int t = 0; t < TURNS; t++) {
+            if (!WHOLE && t * TURN >= n) continue;
+            const int lower = WHOLE || t * TURN + lane / 4 * 256 < n ? t * TURN / 32 + lower_group(lane) : 0;
+            const char *record = records + lower / 16 * Q2_RECORD;
+            const uint32_t units = *(const uint32_t *)(record + 32 + lower % 16 / 8 * 4);
+            float2 sums[2];
+#pragma unroll
+            for (int k = 0; k < 2; k++) {
+                const int i = lower + (first_of(lane) ^ 4 * k);
+                const uint2 codes = *(const uint2 *)(chunk + i * 8);
+                const uint32_t steps = *(const uint16_t *)(record + i % 16 * 2);
+                sums[k] = q2_sums(make_uint4(codes.x, codes.y, steps, 0), u[t][k], v[t][k], in[t][k].sums);
+            }
+            const float2 unit = __half22float2(*(const __half2 *)&units);
+            sum.x = fmaf(unit.x, fmaf(in[t][1].scale, sums[1].x, in[t][0].scale * sums[0].x), sum.x);
+            sum.y = fmaf(unit.y * Q2_MINIMUMS, fmaf(in[t][1].scale, sums[1].y, in[t][0].scale * sums[0].y),
+                         sum.y);
+        }
+        return sum;
+    }
+};
 
 // Likewise, of wide codes.
 template <int FORMAT> struct SliceWide {

@@ -71,7 +71,8 @@ __device__ inline CacheShare share_of_cache(const DecodeArguments &a, const uint
     return c;
 }
 
-// Where a phase's input comes from.
+// Where a phase's input comes from, for a kernel of such formats, and with code for halves or without.
+template <DecodeFormats FORMATS, bool HALVES>
 __device__ inline InputSource input_of(const DecodeArguments &a, const PhaseOfLayer &at) {
     const DecodeLayer &l = at.l;
     const int phase = at.phase, layer = at.layer;
@@ -81,14 +82,15 @@ __device__ inline InputSource input_of(const DecodeArguments &a, const PhaseOfLa
     s.round = a.round + layer + (phase == PHASE_QKV ? 0 : 1); // qkv takes what the layer before has left
     s.from = phase == PHASE_QKV && layer == 0 ? NULL : p.from;
     s.counter = p.awaited;
-    s.target = s.round * gridDim.x;
+    s.target = s.round * gridDim.x - a.early;
     s.cols = p.pieces * p.cols, s.width = p.pieces * p.pitch;
     s.gap = p.pitch - p.cols, s.piece_factor = a.size_factor;
     s.keep = p.keep;
+    if (HALVES && phase == PHASE_DOWN && a.halves) s.from += (blockIdx.x & 1) * s.cols;
     s.norm = last ? a.norm : l.norm[phase];
     s.post = phase == PHASE_GATE_UP ? l.out_post : last ? l.down_post : NULL;
     if (phase == PHASE_QKV && layer > 0) s.post = (&l)[-1].down_post;
-    const int forms = last ? a.output_forms : l.forms[phase];
+    const int forms = (last ? a.output_forms : l.forms[phase]) & decode_forms(FORMATS);
     s.floats = forms & FORM_FLOATS, s.quants = forms & FORM_QUANTS;
     s.halves = forms & FORM_HALVES, s.whole = forms & FORM_WHOLE;
     return s;
@@ -236,11 +238,14 @@ __global__ void __launch_bounds__(DECODE_ALL_THREADS, 1)
                 choose_experts(a, l, layer, chosen, choice_barrier(barriers));
                 scale = sums[ROUTED_SCALE];
             } else {
-                const InputSource from = input_of(a, here);
+                constexpr bool HALVES = decode_halves<Cache::KIND, EXPERTS, CARDS>();
+                const InputSource from = input_of<FORMATS, HALVES>(a, here);
+                const bool of_down = phase == PHASE_QKV || phase == PHASE_LOGITS;
                 if (CARDS && from.from && phase != PHASE_OUT && phase != PHASE_DOWN)
-                    scale =
-                        load_shares(a.eps, a.shares[a.card] + (phase != PHASE_GATE_UP) * a.n_cards * a.hidden,
-                                    a.n_cards, from, x, residual, sums);
+                    scale = load_shares(a.eps, a.shares[a.card] + of_down * a.n_cards * a.hidden, a.n_cards,
+                                        from, x, residual, sums);
+                else if (HALVES && a.halves && of_down && from.from)
+                    scale = load_shares(a.eps, from.from, 2, from, x, residual, sums);
                 else
                     scale = from.post    ? load_added_input<ADDED_TURNS>(a.eps, from, x, residual, sums)
                             : from.whole ? load_whole_input<WHOLE_TURNS>(a, from, x, residual, sums)

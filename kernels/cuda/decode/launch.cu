@@ -20,32 +20,43 @@ static const KernelOf *kernel_for(int lanes, int heads) {
     return NULL;
 }
 
+// What a plug-in for a first talk lacks of few formats' kernels, that of all formats does.
+static const KernelOf *built_of(const KernelOf *few, const KernelOf *all) {
+    return few && is_built(few->launch) ? few : all;
+}
+
+// For layers of experts.
+static const KernelOf *experts_kernel(DecodeFormats formats, int lanes, int heads) {
+    const KernelOf *few =
+        formats == DECODE_FEW ? kernel_for<DECODE_F16, true, DECODE_FEW>(lanes, heads) : NULL;
+    return built_of(few, kernel_for<DECODE_F16, true, DECODE_ALL>(lanes, heads));
+}
+
 // For a cache in 16 bits and dense layers.
 static const KernelOf *plain_kernel(DecodeFormats formats, int lanes, int heads) {
     static const KernelOf LARGE[] = {{32, 1, decode_launch<DECODE_F16, 32, 1, false>},
                                      {32, 2, decode_launch<DECODE_F16, 32, 2, false>}};
-    return lanes == 32             ? &LARGE[heads == 1 ? 0 : 1]
-           : formats == DECODE_FEW ? kernel_for<DECODE_F16, false, DECODE_FEW>(lanes, heads)
-                                   : kernel_for<DECODE_F16, false, DECODE_ALL>(lanes, heads);
+    if (lanes == 32) return &LARGE[heads == 1 ? 0 : 1];
+    const KernelOf *few = formats == DECODE_FEW    ? kernel_for<DECODE_F16, false, DECODE_FEW>(lanes, heads)
+                          : formats == DECODE_FOUR ? kernel_for<DECODE_F16, false, DECODE_FOUR>(lanes, heads)
+                          : formats == DECODE_TWO  ? kernel_for<DECODE_F16, false, DECODE_TWO>(lanes, heads)
+                                                   : NULL;
+    return built_of(few, kernel_for<DECODE_F16, false, DECODE_ALL>(lanes, heads));
 }
 
 static const KernelOf *kernel_of(DecodeCacheKind kind, bool experts, DecodeFormats formats, int lanes,
                                  int heads) {
-    return experts               ? kernel_for<DECODE_F16, true, DECODE_ALL>(lanes, heads)
+    return experts               ? experts_kernel(formats, lanes, heads)
            : kind == DECODE_INT8 ? kernel_for<DECODE_INT8, false, DECODE_ALL>(lanes, heads)
            : kind == DECODE_INT4 ? kernel_for<DECODE_INT4, false, DECODE_ALL>(lanes, heads)
                                  : plain_kernel(formats, lanes, heads);
 }
 
-static bool is_there(DecodeCacheKind kind, DecodeFormats formats, const DecoderShape *s, int n_slots) {
+bool decode_built(DecodeCacheKind kind, const DecoderShape *s, int n_slots) {
     const int lanes = dispatch_decode_lanes(s->head_dim);
-    const KernelOf *k = kernel_of(kind, s->experts.n > 0, formats, lanes,
+    const KernelOf *k = kernel_of(kind, s->experts.n > 0, DECODE_ALL, lanes,
                                   dispatch_decode_heads(s->n_heads / s->n_kv_heads, lanes, n_slots));
     return !k || is_built(k->launch);
-}
-
-bool decode_built(DecodeCacheKind kind, const DecoderShape *s, int n_slots) {
-    return is_there(kind, DECODE_FEW, s, n_slots) && is_there(kind, DECODE_ALL, s, n_slots);
 }
 
 cudaError_t decode_launch(const DecodeArguments *a, int n_blocks, cudaStream_t stream) {
@@ -55,11 +66,13 @@ cudaError_t decode_launch(const DecodeArguments *a, int n_blocks, cudaStream_t s
     return k && is_built(k->launch) ? k->launch(a, n_blocks, stream) : cudaErrorInvalidValue;
 }
 
-template <DecodeFormats FORMATS> static const KernelOf *kernel_for_cards(int lanes, int heads) {
-    static const KernelOf KERNELS[] = {
-        {8, 1, decode_launch_cards<8, 1, FORMATS>},   {8, 2, decode_launch_cards<8, 2, FORMATS>},
-        {8, 4, decode_launch_cards<8, 4, FORMATS>},   {16, 1, decode_launch_cards<16, 1, FORMATS>},
-        {16, 2, decode_launch_cards<16, 2, FORMATS>}, {16, 4, decode_launch_cards<16, 4, FORMATS>}};
+template <bool EXPERTS, DecodeFormats FORMATS> static const KernelOf *kernel_for_cards(int lanes, int heads) {
+    static const KernelOf KERNELS[] = {{8, 1, decode_launch_cards<8, 1, EXPERTS, FORMATS>},
+                                       {8, 2, decode_launch_cards<8, 2, EXPERTS, FORMATS>},
+                                       {8, 4, decode_launch_cards<8, 4, EXPERTS, FORMATS>},
+                                       {16, 1, decode_launch_cards<16, 1, EXPERTS, FORMATS>},
+                                       {16, 2, decode_launch_cards<16, 2, EXPERTS, FORMATS>},
+                                       {16, 4, decode_launch_cards<16, 4, EXPERTS, FORMATS>}};
     for (auto &k : KERNELS)
         if (k.lanes == lanes && k.heads == heads) return &k;
     return NULL;
@@ -68,9 +81,12 @@ template <DecodeFormats FORMATS> static const KernelOf *kernel_for_cards(int lan
 static const KernelOf *kernel_of_cards(const DecodeArguments *a) {
     const int lanes = dispatch_decode_lanes(a->head_dim),
               heads = dispatch_decode_heads(a->group, lanes, a->n_slots);
-    if (a->kind != DECODE_F16 || a->experts.n > 0) return NULL;
-    return a->formats == DECODE_FEW ? kernel_for_cards<DECODE_FEW>(lanes, heads)
-                                    : kernel_for_cards<DECODE_ALL>(lanes, heads);
+    return a->kind != DECODE_F16       ? NULL
+           : a->experts.n > 0          ? kernel_for_cards<true, DECODE_ALL>(lanes, heads)
+           : a->formats == DECODE_FEW  ? kernel_for_cards<false, DECODE_FEW>(lanes, heads)
+           : a->formats == DECODE_FOUR ? kernel_for_cards<false, DECODE_FOUR>(lanes, heads)
+           : a->formats == DECODE_TWO  ? kernel_for_cards<false, DECODE_TWO>(lanes, heads)
+                                       : kernel_for_cards<false, DECODE_ALL>(lanes, heads);
 }
 
 bool decode_has_cards(const DecodeArguments *a) {

@@ -176,24 +176,22 @@ template <class Cache, bool EXPERTS> struct Filler {
         full_bytes = m.chunk_16ths * 16, last_bytes = m.last_16ths * 16;
     }
 
-    // A row of q, k or v, where these are matrices of their own.
-    __device__ void begin_split_row() {
+    // Rows of q, of k or of v, where these are matrices of their own.
+    __device__ void begin_split_group() {
         const DecodeLayer &l = layers[layer];
-        int r = unit;
-        if (unit >= a.q_dim) {
-            const bool key = unit < a.q_dim + a.kv_dim;
-            take_matrix(key ? l.k : l.v);
-            r -= key ? a.q_dim : a.q_dim + a.kv_dim;
-        }
-        done = stride();
-        begin_rows(data + (int64_t)r * row_bytes, 1);
+        const int begin = unit < a.q_dim ? 0 : unit < a.q_dim + a.kv_dim ? a.q_dim : a.q_dim + a.kv_dim;
+        if (begin > 0) take_matrix(begin == a.q_dim ? l.k : l.v);
+        between = (int64_t)stride() * row_bytes, apart = 2 * between;
+        const int n = units_left(unit, stride(), end_of_part(a, unit));
+        done = n * stride();
+        begin_rows(data + (int64_t)(unit - begin) * row_bytes, n);
     }
 
     // Rows of a matrix: a group of units.
     __device__ void begin_group() {
         const int n = units_left(unit, stride(), units);
         if (EXPERTS && phase == PHASE_ROUTE) return begin_part();
-        if (phase == PHASE_QKV && split) return begin_split_row();
+        if (phase == PHASE_QKV && split) return begin_split_group();
         done = (pairs ? ROWS_AT_ONCE / 2 : ROWS_AT_ONCE) * stride();
         if (EXPERTS && pairs) {
             begin_rows(pair_of_unit(unit), min(ROWS_AT_ONCE, 2 * n));

@@ -39,9 +39,15 @@ __device__ inline void gemv_chunks(int n, int first, int elements, const Input &
     }
 }
 
+// Whether whole chunks have code of their own. In a kernel of all formats they go as a row's last one does: such code took a
+// third more instructions, and as much more of compiling, and was no faster. Nor is it for four to six bits, which wait for
+// memory; of Q2 and Q3 it saves a quarter of the instructions, places that depend on a row's end.
+__host__ __device__ constexpr bool has_whole_chunks(int format, DecodeFormats set) {
+    return set == DECODE_FEW || (set == DECODE_TWO && format_packed(format));
+}
+
 // The dot products of the ring's next n rows, chunk after chunk, in all lanes; of several pieces each row is the sum of
-// what all its pieces give. In a kernel of all formats whole chunks go as a row's last one does: code of their own took a
-// third more instructions, and as much more of compiling, and was no faster.
+// what all its pieces give.
 template <int FORMAT, DecodeFormats FORMATS, bool EXPERTS>
 __device__ inline void gemv_group(int n, const DecodePhaseShape &p, const Input &x, Ring &ring,
                                   float dots[ROWS_AT_ONCE]) {
@@ -57,7 +63,7 @@ __device__ inline void gemv_group(int n, const DecodePhaseShape &p, const Input 
             first += elements, left -= elements;
             if (left == 0) first += p.pitch - p.cols, left = p.cols;
         }
-    } else if constexpr (FORMATS == DECODE_FEW) {
+    } else if constexpr (has_whole_chunks(FORMAT, FORMATS)) {
         const int cols = p.cols;
 #pragma unroll 1
         for (; first + FULL <= cols; first += FULL)
@@ -73,63 +79,55 @@ __device__ inline void gemv_group(int n, const DecodePhaseShape &p, const Input 
     for (int r = 0; r < ROWS_AT_ONCE; r++) dots[r] = DotOf<FORMAT>::total(sums[r]);
 }
 
-// Of a format that is known when it runs.
-__device__ inline void gemv_group_of_few(int format, int n, const DecodePhaseShape &p, const Input &x,
-                                         Ring &ring, float dots[ROWS_AT_ONCE]) {
-    switch (format) {
-    case FORMAT_F16:
-        return gemv_group<FORMAT_F16, DECODE_FEW, false>(n, p, x, ring, dots);
-    case FORMAT_BF16:
-        return gemv_group<FORMAT_BF16, DECODE_FEW, false>(n, p, x, ring, dots);
-    case FORMAT_Q8:
-        return gemv_group<FORMAT_Q8, DECODE_FEW, false>(n, p, x, ring, dots);
-    default:
-        return gemv_group<FORMAT_W8, DECODE_FEW, false>(n, p, x, ring, dots);
-    }
+// The same of a format that the kernel has.
+template <int FORMAT, DecodeCacheKind KIND, DecodeFormats FORMATS, bool EXPERTS>
+__device__ inline void gemv_group_if(int n, const DecodePhaseShape &p, const Input &x, Ring &ring,
+                                     float dots[ROWS_AT_ONCE]) {
+    if constexpr (decode_multiplies(KIND, FORMAT, FORMATS))
+        gemv_group<FORMAT, FORMATS, EXPERTS>(n, p, x, ring, dots);
 }
 
-template <DecodeCacheKind KIND, bool EXPERTS>
+// Of a format that is known when it runs.
+template <DecodeCacheKind KIND, DecodeFormats FORMATS, bool EXPERTS>
 __device__ inline void gemv_group(int format, int n, const DecodePhaseShape &p, const Input &x, Ring &ring,
                                   float dots[ROWS_AT_ONCE]) {
     switch (format) {
     case FORMAT_F32:
-        return gemv_group<FORMAT_F32, DECODE_ALL, EXPERTS>(n, p, x, ring, dots);
+        return gemv_group_if<FORMAT_F32, KIND, FORMATS, EXPERTS>(n, p, x, ring, dots);
     case FORMAT_F16:
-        return gemv_group<FORMAT_F16, DECODE_ALL, EXPERTS>(n, p, x, ring, dots);
+        return gemv_group_if<FORMAT_F16, KIND, FORMATS, EXPERTS>(n, p, x, ring, dots);
     case FORMAT_BF16:
-        return gemv_group<FORMAT_BF16, DECODE_ALL, EXPERTS>(n, p, x, ring, dots);
+        return gemv_group_if<FORMAT_BF16, KIND, FORMATS, EXPERTS>(n, p, x, ring, dots);
     case FORMAT_Q8:
-        return gemv_group<FORMAT_Q8, DECODE_ALL, EXPERTS>(n, p, x, ring, dots);
+        return gemv_group_if<FORMAT_Q8, KIND, FORMATS, EXPERTS>(n, p, x, ring, dots);
     case FORMAT_Q8S:
-        return gemv_group<FORMAT_Q8S, DECODE_ALL, EXPERTS>(n, p, x, ring, dots);
+        return gemv_group_if<FORMAT_Q8S, KIND, FORMATS, EXPERTS>(n, p, x, ring, dots);
     case FORMAT_Q8M:
-        return gemv_group<FORMAT_Q8M, DECODE_ALL, EXPERTS>(n, p, x, ring, dots);
+        return gemv_group_if<FORMAT_Q8M, KIND, FORMATS, EXPERTS>(n, p, x, ring, dots);
     case FORMAT_Q4:
-        return gemv_group<FORMAT_Q4, DECODE_ALL, EXPERTS>(n, p, x, ring, dots);
+        return gemv_group_if<FORMAT_Q4, KIND, FORMATS, EXPERTS>(n, p, x, ring, dots);
     case FORMAT_IQ4:
-        return gemv_group<FORMAT_IQ4, DECODE_ALL, EXPERTS>(n, p, x, ring, dots);
+        return gemv_group_if<FORMAT_IQ4, KIND, FORMATS, EXPERTS>(n, p, x, ring, dots);
     case FORMAT_FP4:
-        return gemv_group<FORMAT_FP4, DECODE_ALL, EXPERTS>(n, p, x, ring, dots);
+        return gemv_group_if<FORMAT_FP4, KIND, FORMATS, EXPERTS>(n, p, x, ring, dots);
     case FORMAT_Q2:
-        return gemv_group<FORMAT_Q2, DECODE_ALL, EXPERTS>(n, p, x, ring, dots);
+        return gemv_group_if<FORMAT_Q2, KIND, FORMATS, EXPERTS>(n, p, x, ring, dots);
     case FORMAT_Q3:
-        return gemv_group<FORMAT_Q3, DECODE_ALL, EXPERTS>(n, p, x, ring, dots);
+        return gemv_group_if<FORMAT_Q3, KIND, FORMATS, EXPERTS>(n, p, x, ring, dots);
     case FORMAT_Q5:
-        return gemv_group<FORMAT_Q5, DECODE_ALL, EXPERTS>(n, p, x, ring, dots);
+        return gemv_group_if<FORMAT_Q5, KIND, FORMATS, EXPERTS>(n, p, x, ring, dots);
     case FORMAT_Q5M:
-        return gemv_group<FORMAT_Q5M, DECODE_ALL, EXPERTS>(n, p, x, ring, dots);
+        return gemv_group_if<FORMAT_Q5M, KIND, FORMATS, EXPERTS>(n, p, x, ring, dots);
     case FORMAT_Q6:
-        return gemv_group<FORMAT_Q6, DECODE_ALL, EXPERTS>(n, p, x, ring, dots);
+        return gemv_group_if<FORMAT_Q6, KIND, FORMATS, EXPERTS>(n, p, x, ring, dots);
     case FORMAT_E4M3:
-        return gemv_group<FORMAT_E4M3, DECODE_ALL, EXPERTS>(n, p, x, ring, dots);
+        return gemv_group_if<FORMAT_E4M3, KIND, FORMATS, EXPERTS>(n, p, x, ring, dots);
     case FORMAT_NF4:
-        if constexpr (decode_multiplies(KIND, FORMAT_NF4))
-            gemv_group<FORMAT_NF4, DECODE_ALL, EXPERTS>(n, p, x, ring, dots);
-        return;
+        return gemv_group_if<FORMAT_NF4, KIND, FORMATS, EXPERTS>(n, p, x, ring, dots);
     case FORMAT_W8:
-        return gemv_group<FORMAT_W8, DECODE_ALL, EXPERTS>(n, p, x, ring, dots);
+        return gemv_group_if<FORMAT_W8, KIND, FORMATS, EXPERTS>(n, p, x, ring, dots);
     default:
-        return gemv_group<FORMAT_Q4M, DECODE_ALL, EXPERTS>(n, p, x, ring, dots);
+        return gemv_group_if<FORMAT_Q4M, KIND, FORMATS, EXPERTS>(n, p, x, ring, dots);
     }
 }
 
@@ -190,16 +188,19 @@ __device__ inline void gemv_rows(const DecodeArguments &a, const PhaseOfLayer &a
     const int n_units = p.units, lane = threadIdx.x % 32, stride = gridDim.x * DECODE_WARPS;
     const bool last = phase == PHASE_LOGITS, pairs = phase == PHASE_GATE_UP;
     const bool split = phase == PHASE_QKV && l.split_qkv;
-    const int at_once = split ? 1 : pairs ? ROWS_AT_ONCE / 2 : ROWS_AT_ONCE; // units
+    const int at_once = pairs ? ROWS_AT_ONCE / 2 : ROWS_AT_ONCE; // units
     const bool shared = CARDS && (phase == PHASE_OUT || phase == PHASE_DOWN);
+    const bool halved = decode_halves<KIND, EXPERTS, CARDS>() && a.halves && phase == PHASE_DOWN;
     const bool adds =
-        !CARDS && ((phase == PHASE_OUT && !l.out_post) || (phase == PHASE_DOWN && !l.down_post));
+        !CARDS && ((phase == PHASE_OUT && !l.out_post) || (phase == PHASE_DOWN && !l.down_post && !halved));
     int format = last ? a.output.format : l.rows[phase].format;
     const float *channels = last ? a.output.scales : l.rows[phase].scales;
 #pragma unroll 1
-    for (int unit = threadIdx.x / 32 * gridDim.x + blockIdx.x; unit < n_units; unit += at_once * stride) {
+    for (int unit = threadIdx.x / 32 * gridDim.x + blockIdx.x, units = 0; unit < n_units;
+         unit += units * stride) {
+        units = min(at_once, units_left(unit, stride, split ? end_of_part(a, unit) : n_units));
         int mine = unit + lane * stride;
-        bool publishes = lane < at_once && mine < n_units;
+        bool publishes = lane < units;
         float s[ROWS_AT_ONCE];
         float2 factors = make_float2(scale, scale); // of a row, or of both of a pair
         if (channels && publishes) {
@@ -210,12 +211,8 @@ __device__ inline void gemv_rows(const DecodeArguments &a, const PhaseOfLayer &a
         if (!last && publishes) add = row_bias<EXPERTS>(a, at, chosen, mine);
         if (adds && publishes) add.first += residual[mine];
         if (split && unit >= a.q_dim) format = unit < a.q_dim + a.kv_dim ? l.k.format : l.v.format;
-        int units = min(at_once, units_left(unit, stride, n_units));
         const int rows = pairs ? 2 * units : units;
-        if constexpr (FORMATS == DECODE_FEW)
-            gemv_group_of_few(format, rows, p, x, ring, s);
-        else
-            gemv_group<KIND, EXPERTS>(format, rows, p, x, ring, s);
+        gemv_group<KIND, FORMATS, EXPERTS>(format, rows, p, x, ring, s);
         if (!publishes) continue;
         float value;
         if (pairs) {
@@ -230,7 +227,7 @@ __device__ inline void gemv_rows(const DecodeArguments &a, const PhaseOfLayer &a
         else if (shared)
             publish_share(a, phase == PHASE_DOWN, mine, value, round);
         else
-            publish(p.to + mine, value, round);
+            publish(p.to + (halved ? (mine & 1) * a.hidden + (mine >> 1) : mine), value, round);
     }
 }
 

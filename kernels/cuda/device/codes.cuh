@@ -5,9 +5,10 @@
 // Q3 is four words with everything, its scales too: of Q2 when it is read. What of its elements is at bit 8b + … belongs
 // to the b-th of four neighbours, so that a mask gives four of them as bytes; `four` counts them, 0 … 7:
 //
-//   Q2   fours 0 … 3, at 2·four; fours 4 … 7 likewise; bytes scale | min·16 of the first sixteen elements and of the last;
-//        f16 (d, dmin), which is negative. The second pair of words is put together from a record of 512 elements: the
-//        groups' two bytes; (d, dmin) of both halves; 8 bytes of nothing
+//   Q2   fours 0, 1, 4, 5, at 0, 2, 4, 6; fours 2, 3, 6, 7 likewise, so that the first sixteen elements are below the
+//        last; min, scale of the last sixteen, scale of the first, min of the last, at 0, 4, 8, 12; f16 (d, dmin), which is
+//        negative. The second pair of words is put together from a record of 512 elements: the groups' two bytes;
+//        (d, dmin) of both halves; 8 bytes of nothing
 //   Q3   fours 0, 1, at 3·four; 2, 3; 4, 5; two f16 scales. Above those are, at 6 of the first two words, the lower two
 //        bits of fours 6 and 7, and in the third word, at 6 and 7, their third bits
 //
@@ -175,7 +176,7 @@ template <int FORMAT> __device__ inline uint4 packed_group(const char *chunk, in
 
 // The codes of a four, as bytes.
 template <int FORMAT> __device__ inline uint32_t packed_bytes(const uint4 &q, int four) {
-    if (FORMAT == FORMAT_Q2) return (four / 4 ? q.y : q.x) >> four % 4 * 2 & 0x03030303;
+    if (FORMAT == FORMAT_Q2) return (four / 2 % 2 ? q.y : q.x) >> (four % 2 * 2 + four / 4 * 4) & 0x03030303;
     if (four < 6) return word_of(q, four / 2) >> four % 2 * 3 & 0x07070707;
     return (word_of(q, four - 6) >> 6 & 0x03030303) | (q.z >> (four - 2) & 0x04040404);
 }
@@ -185,31 +186,32 @@ template <int FORMAT> __device__ inline float packed_element(const uint4 &q, int
     int code = (int)(packed_bytes<FORMAT>(q, in / 4) >> in % 4 * 8 & 255);
     float2 s = __half22float2(*(const __half2 *)&q.w);
     if (FORMAT == FORMAT_Q2) {
-        uint32_t byte = q.z >> in / 16 * 8;
-        return s.x * (float)(byte & 15) * (float)code + s.y * (float)(byte >> 4 & 15);
+        uint32_t scale = q.z >> (in < 16 ? 8 : 4) & 15, min = q.z >> (in < 16 ? 0 : 12) & 15;
+        return s.x * (float)scale * (float)code + s.y * (float)min;
     }
     return (in < 16 ? s.x : s.y) * (float)(code - 4);
 }
 
 // Of Q2, f16 (scale, min) of the group's first sixteen elements (i = 0), or of its last.
 __device__ inline uint32_t packed_scales(const uint4 &q, int i) {
-    const uint32_t byte = q.z >> 8 * i, raised = masked(byte | byte << 12, 0x000f000f, 0x64006400);
+    const uint32_t both_steps = i ? q.z >> 4 | q.z << 4 : q.z >> 8 | q.z << 16;
+    const uint32_t raised = masked(both_steps, 0x000f000f, 0x64006400);
     __half2 both = __hsub2(*(const __half2 *)&raised, __float2half2_rn(1024));
     both = __hmul2(both, *(const __half2 *)&q.w);
     return *(uint32_t *)&both;
 }
 
-// 64 times the sums of both halves' codes times x. Bits are left where they are, and products weighed instead.
+// Sums of both halves' codes times x: of Q2 4 and 64 times, of Q3 64 times. Bits are left where they are, and products
+// weighed instead.
 template <int FORMAT> __device__ inline int2 packed_dots(uint4 q, uint4 u, uint4 v);
 template <> __device__ inline int2 packed_dots<FORMAT_Q2>(uint4 q, uint4 u, uint4 v) {
-    const int one = unknown_one(), four = 4 * one, sixteen = 16 * one, most = 64 * one;
-    auto dot = [&](uint32_t w, uint4 x) {
-        int by_1 = __dp4a((int)(w & 0x03030303), (int)x.x, 0),
-            by_4 = __dp4a((int)(w & 0x0c0c0c0c), (int)x.y, 0);
-        int by_16 = __dp4a((int)(w & 0x30303030), (int)x.z, 0), by_64 = dot_bytes(w & 0xc0c0c0c0, x.w, 0);
-        return by_1 * most + (by_4 * sixteen + (by_16 * four + by_64));
-    };
-    return make_int2(dot(q.x, u), dot(q.y, v));
+    int by_1 = __dp4a((int)(q.x & 0x03030303), (int)u.x, 0),
+        by_4 = __dp4a((int)(q.x & 0x0c0c0c0c), (int)u.y, 0);
+    by_1 = __dp4a((int)(q.y & 0x03030303), (int)u.z, by_1);
+    by_4 = __dp4a((int)(q.y & 0x0c0c0c0c), (int)u.w, by_4);
+    int by_16 = __dp4a((int)(q.x & 0x30303030), (int)v.x, 0), by_64 = dot_bytes(q.x & 0xc0c0c0c0, v.y, 0);
+    by_16 = __dp4a((int)(q.y & 0x30303030), (int)v.z, by_16), by_64 = dot_bytes(q.y & 0xc0c0c0c0, v.w, by_64);
+    return make_int2(by_1 * 4 + by_4, by_16 * 4 + by_64);
 }
 template <> __device__ inline int2 packed_dots<FORMAT_Q3>(uint4 q, uint4 u, uint4 v) {
     const int one = unknown_one(), two = 2 * one, four = 4 * one, eight = 8 * one, most = 64 * one;
@@ -224,9 +226,9 @@ template <> __device__ inline int2 packed_dots<FORMAT_Q3>(uint4 q, uint4 u, uint
     return make_int2(first, by_1 * most + (by_8 * eight + (third_6 * four + (third_7 * two + by_64))));
 }
 
-// What packed_product() takes of an input: its scale, for sums of 64 times the integers, and of the sums of the first
-// sixteen elements and the last what belongs to the codes' offset (Q3), or the integers in both halves of a word, four
-// times (Q2).
+// What packed_product() takes of an input. Q3: its scale, for sums of 64 times the integers, and of the sums of the first
+// sixteen elements and the last what belongs to the codes' offset. Q2: its scale, for q2_sums(), and the integers' sums, of
+// the first sixteen elements 16 times.
 template <int FORMAT> struct PackedInput { float scale; };
 template <> struct PackedInput<FORMAT_Q2> {
     float scale;
@@ -238,28 +240,38 @@ template <> struct PackedInput<FORMAT_Q3> {
 };
 template <int FORMAT> __device__ inline PackedInput<FORMAT> packed_input(float scale, float2 sums);
 template <> __device__ inline PackedInput<FORMAT_Q2> packed_input(float scale, float2 sums) {
-    const float unit = 12582912, inverse = scale > 0 ? __fdividef(4, scale) : 0; // see store_quants()
-    uint32_t first = __float_as_uint(fmaf(sums.x, inverse, unit)),
+    const float unit = 12582912, inverse = scale > 0 ? __fdividef(1, scale) : 0; // see store_quants()
+    uint32_t first = __float_as_uint(fmaf(sums.x, 16 * inverse, unit)),
              last = __float_as_uint(fmaf(sums.y, inverse, unit));
-    return PackedInput<FORMAT_Q2>{scale * 0.015625f, __byte_perm(first, last, 0x5410)};
+    return PackedInput<FORMAT_Q2>{scale * 0x1p-10f, __byte_perm(first, last, 0x5410)};
 }
 template <> __device__ inline PackedInput<FORMAT_Q3> packed_input(float scale, float2 sums) {
     return PackedInput<FORMAT_Q3>{scale * 0.015625f, make_float2(-4 * sums.x, -4 * sums.y)};
+}
+
+// Of a group of Q2, integers: 1024 times the sum of its codes times their scales times x, and 16 times that of its
+// minimums times x (Q2_MINIMUMS times that are 1024). Both halves' scales and minimums stay where they are as well, for the
+// codes are weighed the other way.
+constexpr float Q2_MINIMUMS = 64;
+__device__ inline float2 q2_sums(const uint4 &q, uint4 u, uint4 v, uint32_t sums) {
+    const int2 dots = packed_dots<FORMAT_Q2>(q, u, v);
+    return make_float2((float)((int)(q.z & 0x0f00) * dots.x + (int)(q.z & 0x00f0) * dots.y),
+                       (float)dot_halves(sums, q.z & 0xf00f, 0));
 }
 
 // `sum` and the product of a group with its 32 elements of x.
 template <int FORMAT>
 __device__ inline float2 packed_product(const uint4 &q, uint4 u, uint4 v, const PackedInput<FORMAT> &x,
                                         float2 sum) {
-    int2 dots = packed_dots<FORMAT>(q, u, v);
     float2 s = __half22float2(*(const __half2 *)&q.w);
     if constexpr (FORMAT == FORMAT_Q3) {
+        int2 dots = packed_dots<FORMAT>(q, u, v);
         return make_float2(fmaf(s.x, fmaf(x.scale, (float)dots.x, x.sums.x), sum.x),
                            fmaf(s.y, fmaf(x.scale, (float)dots.y, x.sums.y), sum.y));
-    } else { // integers below 2^24, of 64 times the products; the minimums' are 16 and 4 times
-        int products = (int)(q.z & 15) * dots.x + (int)(q.z >> 8 & 15) * dots.y,
-            minimums = dot_halves(x.sums, q.z & 0xf0f0, 0);
-        return make_float2(fmaf(x.scale, fmaf(s.y, (float)minimums, s.x * (float)products), sum.x), sum.y);
+    } else {
+        float2 sums = q2_sums(q, u, v, x.sums);
+        return make_float2(fmaf(s.x, x.scale * sums.x, sum.x),
+                           fmaf(s.y * Q2_MINIMUMS, x.scale * sums.y, sum.y));
     }
 }
 

@@ -3,8 +3,8 @@
 #include "kernels/cuda/device/launch.cuh"
 #include "kernels/cuda/device/ptx.cuh"
 #include "kernels/cuda/device/reduce.cuh"
-#include "kernels/cuda/gate_up.cuh"
-#include "kernels/cuda/out.cuh"
+#include "kernels/cuda/ops/gate_up.cuh"
+#include "kernels/cuda/ops/out.cuh"
 
 static ExpertRowsLaunch *rows_kernels_for(int format) {
     static ExpertRowsLaunch *const ALL[] = {

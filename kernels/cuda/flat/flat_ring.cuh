@@ -13,7 +13,11 @@
 #include "kernels/cuda/gemm/unpack.cuh"
 #include "kernels/cuda/device/ptx.cuh"
 
-enum { FLAT_MOST_STAGES = 10, FLAT_THREADS = FLAT_WARPS * 32 + 32 }; // the last warp copies
+enum {
+    FLAT_MOST_STAGES = 10,
+    FLAT_THREADS = FLAT_WARPS * 32 + 32, // the last warp copies
+    FLAT_LEFT = 4,                       // steps that are not asked for yet when the next kernel may begin
+};
 
 // x in stages of X_COLUMNS columns: those of a step, or a part of them.
 template <int FORMAT, int TILES> struct FlatRing {
@@ -28,6 +32,9 @@ template <int FORMAT, int TILES> struct FlatRing {
     static constexpr int W_BYTES = FLAT_ROWS * 128, STAGE = W_BYTES + FLAT_ROWS * SCALE_BYTES;
     static constexpr int X_BOX = TILES * 8 * 128,
                          X_STAGE = X_BOX * X_COLUMNS / 64; // bytes; a box: 64 columns
+    // Up to 16 rows of x the next kernel's ring is not filled before most of this one's steps have been asked for: what it
+    // brings would come in between, and memory is idle at the end.
+    static constexpr bool NEXT_LATE = TILES <= 2;
     // Of 64 rows of x, half of the memory would not hold what has to be on its way.
     static constexpr bool WHOLE = TILES == 8;
     static constexpr int X_STAGES = WHOLE                                  ? (QUANTIZED ? 8 : 6)
@@ -131,6 +138,8 @@ template <class Ring, int FORMAT> struct FlatCopy {
         for (int i = 0; i < min(ring.stages, steps); i++) w(i, i);
         kernels_before();
         for (int j = 0; j < min(Ring::X_STAGES, n); j++) x(j, j);
+        const int next_from = steps - FLAT_LEFT;
+        if (Ring::NEXT_LATE && next_from <= ring.stages) let_next_begin();
         int stage = 0, x_stage = 0, phase = 0;
         for (int j = 0; j < n; j++) {
             int next = j + Ring::X_STAGES, step = j / Ring::X_A_STEP + ring.stages;
@@ -140,6 +149,7 @@ template <class Ring, int FORMAT> struct FlatCopy {
             if (++x_stage == Ring::X_STAGES) x_stage = 0, phase ^= 1;
             if (j % Ring::X_A_STEP != Ring::X_A_STEP - 1) continue;
             if (step < steps) w(step, stage);
+            if (Ring::NEXT_LATE && step + 1 == next_from) let_next_begin();
             if (++stage == ring.stages) stage = 0;
         }
     }

@@ -73,6 +73,16 @@ __device__ inline void wgmma_unpacked(const Ring &ring, FlatPosition<Ring> &at, 
     }
 }
 
+// A group's two products of 16 columns each, for all tiles.
+template <int TILES>
+__device__ inline void multiply_group(float (&c)[TILES][4], const uint32_t (&a)[2][4],
+                                      const uint32_t (&b)[TILES][4]) {
+#pragma unroll
+    for (int k = 0; k < 2; k++)
+#pragma unroll
+        for (int i = 0; i < TILES; i++) mma(c[i], a[k], b[i][2 * k], b[i][2 * k + 1]);
+}
+
 // The same by mma.sync, with x through ldmatrix: no warp waits for another.
 template <int FORMAT, class Ring, int TILES>
 __device__ inline void mma_unpacked(const Ring &ring, FlatPosition<Ring> &at, FlatUnpack<FORMAT> &unpack,
@@ -93,10 +103,7 @@ __device__ inline void mma_unpacked(const Ring &ring, FlatPosition<Ring> &at, Fl
 #pragma unroll
         for (int i = 0; i < TILES; i++) load_matrices(b[i], from + i * 1024);
         unpack.fragments(g, raw[g % 2], a);
-#pragma unroll
-        for (int k = 0; k < 2; k++)
-#pragma unroll
-            for (int i = 0; i < TILES; i++) mma(c[i], a[k], b[i][2 * k], b[i][2 * k + 1]);
+        multiply_group(c, a, b);
         if (g % EACH < EACH - 1) continue;
         __syncwarp();
         ring.leave_x(at.x_stage);
@@ -104,13 +111,68 @@ __device__ inline void mma_unpacked(const Ring &ring, FlatPosition<Ring> &at, Fl
     }
 }
 
+// The same where W comes in quads: of every 16 columns a lane holds 4t to 4t + 3, of W and of x. So that its reads of x
+// fall into different banks, the products' columns are rows 0, 2, 4, 6, 1, 3, 5, 7 of x (in_order).
+template <int FORMAT, class Ring, int TILES>
+__device__ inline void mma_in_quads(const Ring &ring, FlatPosition<Ring> &at, FlatUnpack<FORMAT> &unpack,
+                                    float (&c)[TILES][4]) {
+    constexpr int GROUPS = Unpack<FORMAT>::GROUPS, EACH = Ring::X_COLUMNS / 32,
+                  LOAD = Unpack<FORMAT>::QUAD_GROUPS;
+    const int lane = threadIdx.x % 32, t = lane % 4, row = lane / 16 + lane / 4 % 4 * 2;
+    uint32_t raw[2][4], x = 0; // what is read is a load ahead
+    unpack.load_quads(0, raw[0]);
+#pragma unroll
+    for (int g = 0; g < GROUPS; g++) {
+        if (SCALES_AT_ONCE < GROUPS && g % SCALES_AT_ONCE == 0) unpack.load_scales(g);
+        if (g % LOAD == 0 && g + LOAD < GROUPS) unpack.load_quads(g + LOAD, raw[(g / LOAD + 1) % 2]);
+        if (g % EACH == 0) {
+            barrier_wait(ring.x_full(at.x_stage), at.x_phase);
+            x = (ring.x + at.x_stage * Ring::X_STAGE + row * 128 + t % 2 * 8) ^ (t / 2 ^ row) << 4;
+        }
+        uint32_t b[TILES][4], a[2][4];
+#pragma unroll
+        for (int i = 0; i < TILES; i++)
+#pragma unroll
+            for (int k = 0; k < 2; k++)
+                load_words<2>((x ^ (g % 2 << 6 | k << 5)) + g % EACH / 2 * Ring::X_BOX + i * 1024,
+                              b[i] + 2 * k);
+        unpack.fragments_in_quads(g, raw[g / LOAD % 2], a);
+        multiply_group(c, a, b);
+        if (g % EACH < EACH - 1) continue;
+        __syncwarp();
+        ring.leave_x(at.x_stage);
+        at.next_x();
+    }
+}
+
+// Sums whose columns are rows of x as mma_in_quads() has them, as those of the others are: lane t has rows 2t, 2t + 1.
+template <int TILES> __device__ inline void put_in_order(float (&c)[TILES][4]) {
+    const int lane = threadIdx.x % 32, from = lane / 4 * 4 + lane % 4 / 2;
+#pragma unroll
+    for (int i = 0; i < TILES; i++)
+#pragma unroll
+        for (int j = 0; j < 4; j += 2) {
+            const float low[2] = {__shfl_sync(~0u, c[i][j], from), __shfl_sync(~0u, c[i][j + 1], from)},
+                        high[2] = {__shfl_sync(~0u, c[i][j], from + 2),
+                                   __shfl_sync(~0u, c[i][j + 1], from + 2)};
+            c[i][j] = lane % 2 ? low[1] : low[0], c[i][j + 1] = lane % 2 ? high[1] : high[0];
+        }
+}
+
+template <int FORMAT, class Ring>
+constexpr bool IN_QUADS = Ring::BY_MMA &&
+                          (FORMAT == FORMAT_Q8 || FORMAT == FORMAT_Q8S || FORMAT == FORMAT_Q8M ||
+                           FORMAT == FORMAT_Q4 || FORMAT == FORMAT_Q4M);
+
 template <int FORMAT, class Ring, int TILES>
 __device__ inline void unpacked_step(const Ring &ring, FlatPosition<Ring> &at, bool first, int step,
                                      int n_groups, FlatUnpack<FORMAT> &unpack, float (&c)[TILES][4]) {
     barrier_wait(ring.full(at.stage), at.phase);
     unpack.begin(ring.w + at.stage * Ring::W_BYTES, ring.scales + at.stage * FLAT_ROWS * Ring::SCALE_BYTES,
                  step, threadIdx.x / 32 * 16, n_groups);
-    if constexpr (Ring::BY_MMA)
+    if constexpr (IN_QUADS<FORMAT, Ring>)
+        mma_in_quads<FORMAT>(ring, at, unpack, c);
+    else if constexpr (Ring::BY_MMA)
         mma_unpacked<FORMAT>(ring, at, unpack, c);
     else
         wgmma_unpacked<FORMAT>(ring, at, first, unpack, c);
@@ -125,7 +187,8 @@ __device__ inline void flat_tiles(const FlatRing<FORMAT, TILES> &ring, const Fla
     typename std::conditional<Ring::QUANTIZED, FlatUnpack<FORMAT>, int>::type unpack = {};
     FlatScales<T> scales;
     kernels_before();
-    let_next_begin(); // not before: of three generations at once some multiprocessor would get two blocks
+    // Not before: of three generations at once some multiprocessor would get two blocks.
+    if (!Ring::NEXT_LATE) let_next_begin();
     scales.begin(a);
     while (u < end) {
         int tile = u / share.n_steps, step = u % share.n_steps, n = min(end - u, share.n_steps - step);
@@ -144,6 +207,7 @@ __device__ inline void flat_tiles(const FlatRing<FORMAT, TILES> &ring, const Fla
             wgmma_wait<0>(c);
             ring.leave_x(at.last);
         }
+        if constexpr (IN_QUADS<FORMAT, Ring>) put_in_order(c);
         u += n;
         if (gather_tile<TILES>(a, share, tile, c)) end_sums<T, Out, TILES>(a, tile, scales, c);
     }

@@ -28,7 +28,11 @@ template <int FORMAT, int AT_ONCE = format_nibbles(FORMAT) ? 8 : 4> struct Unpac
     static constexpr int SCALE_BYTES = TILE_SCALES < 16 ? 16 : TILE_SCALES;
     static constexpr int RAW = NIBBLES ? 2 : 4; // words of a group that hold a lane's bytes
 
+    // In quads a lane's columns of a product are neighbours, 4t to 4t + 3, and come by ldmatrix, where x's are the same.
+    static constexpr int QUAD_GROUPS = NIBBLES ? 2 : 1; // of four matrices
+
     uint32_t quants; // of row g in shared memory: its first piece's place, from word t / 2 on
+    uint32_t quads;  // the row that the lane names to ldmatrix
     uint32_t scales; // of row g
     int n_groups;    // that are there; the others count as zeros
     uint32_t s[2][WORDS];
@@ -48,6 +52,8 @@ template <int FORMAT, int AT_ONCE = format_nibbles(FORMAT) ? 8 : 4> struct Unpac
     __device__ void begin(uint32_t tile, uint32_t scales_of_tile, int step, int row, int groups_there) {
         int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
         quants = (tile + (row + g) * 128 + t / 2 * 4) ^ g << 4;
+        const int lane = threadIdx.x % 32;
+        quads = (tile + (row + lane % 16) * 128) ^ (lane % 8 ^ lane / 16) << 4;
         scales = scales_of_tile + (row + g) * SCALE_BYTES + step % TILES_A_BOX * TILE_SCALES;
         n_groups = groups_there;
         if (AT_ONCE == GROUPS) load_scales(0);
@@ -81,6 +87,39 @@ template <int FORMAT, int AT_ONCE = format_nibbles(FORMAT) ? 8 : 4> struct Unpac
         }
     }
 
+    // The words of QUAD_GROUPS groups from `group` on, rows g and g + 8 in turns.
+    __device__ void load_quads(int group, uint32_t raw[4]) const {
+        load_matrices(raw, quads ^ group * (NIBBLES ? 1 : 2) << 4);
+    }
+
+    // Of row r, the values of a word of nibbles: its bytes 0 and 1 are the columns of a fragment's first half, 2 and 3 of its
+    // second, the lower nibbles of the first product.
+    __device__ void nibbles_of_row(int group, int r, uint32_t w, uint32_t a[2][4]) const {
+        const uint32_t high = w >> 8, scale = scale_of(group, 0, r), min = min_of(group, r);
+        a[0][r] = value(lower_nibbles(w), scale, min);
+        a[0][r + 2] = value(lower_nibbles(high), scale, min);
+        a[1][r] = value(upper_nibbles(w), scale, min);
+        a[1][r + 2] = value(upper_nibbles(high), scale, min);
+    }
+
+    // The fragments of the group's two products, in quads.
+    __device__ void fragments_in_quads(int group, const uint32_t raw[4], uint32_t a[2][4]) const {
+#pragma unroll
+        for (int r = 0; r < 2; r++) {
+            if constexpr (NIBBLES) {
+                nibbles_of_row(group, r, __byte_perm(raw[group % 2 * 2 + r], 0, 0x3120), a);
+            } else {
+#pragma unroll
+                for (int i = 0; i < 2; i++) {
+                    uint32_t scale = scale_of(group, i, r), min = min_of(group, r);
+                    uint32_t w = raw[2 * i + r] ^ 0x80808080;
+                    a[i][r] = value(raised_pair(w, 0x4140), scale, min);
+                    a[i][r + 2] = value(raised_pair(w, 0x4342), scale, min);
+                }
+            }
+        }
+    }
+
     // The fragments of the group's two products.
     __device__ void fragments(int group, const uint32_t raw[2][RAW], uint32_t a[2][4]) const {
 #pragma unroll
@@ -103,12 +142,7 @@ template <int FORMAT, int AT_ONCE = format_nibbles(FORMAT) ? 8 : 4> struct Unpac
                     a[i][r + 2] = value(raised_pair(raised, 0x4342), scale, 0);
                 }
             } else if constexpr (NIBBLES) {
-                uint32_t w = __byte_perm(raw[r][0], raw[r][1], selector), high = w >> 8;
-                uint32_t scale = scale_of(group, 0, r), min = min_of(group, r);
-                a[0][r] = value(lower_nibbles(w), scale, min);
-                a[0][r + 2] = value(lower_nibbles(high), scale, min);
-                a[1][r] = value(upper_nibbles(w), scale, min);
-                a[1][r + 2] = value(upper_nibbles(high), scale, min);
+                nibbles_of_row(group, r, __byte_perm(raw[r][0], raw[r][1], selector), a);
             } else {
 #pragma unroll
                 for (int i = 0; i < 2; i++) {
@@ -126,10 +160,15 @@ template <int FORMAT, int AT_ONCE = format_nibbles(FORMAT) ? 8 : 4> struct Unpac
         if constexpr (FORMAT == FORMAT_NF4) // of two groups
             return half_of(__uint_as_float(s[r][group % AT_ONCE * WORDS / AT_ONCE])) * 0x10001;
         bool upper = FORMAT == FORMAT_Q8S ? i == 1 : !PAIRS && group % 2 == 1;
-        return __byte_perm(s[r][group % AT_ONCE * WORDS / AT_ONCE], 0, upper ? 0x3232 : 0x1010);
+        return twice(s[r][group % AT_ONCE * WORDS / AT_ONCE], upper);
     }
     __device__ uint32_t min_of(int group, int r) const {
-        return PAIRS ? __byte_perm(s[r][group % AT_ONCE * WORDS / AT_ONCE], 0, 0x3232) : 0;
+        return PAIRS ? twice(s[r][group % AT_ONCE * WORDS / AT_ONCE], true) : 0;
+    }
+    // A half of a word in both: what multiplies by it reads it so, and needs no instruction for it.
+    __device__ static uint32_t twice(uint32_t word, bool upper) {
+        const __half2 pair = *(__half2 *)&word, both = upper ? __high2half2(pair) : __low2half2(pair);
+        return *(uint32_t *)&both;
     }
     __device__ static uint32_t value(__half2 q, uint32_t scale, uint32_t min) {
         q = PAIRS ? __hfma2(q, *(__half2 *)&scale, *(__half2 *)&min) : __hmul2(q, *(__half2 *)&scale);
@@ -202,8 +241,8 @@ template <int FORMAT> struct UnpackPacked {
                 const uint4 q = make_uint4(0, 0, group % 2 ? w[2] >> 16 : w[2] & 0xffff, w[3]);
                 const uint32_t scales = packed_scales(q, 0), last = packed_scales(q, 1);
                 a[0][r] = value(first >> shift & 0x00030003, scales, 0);
-                a[0][r + 2] = value(first >> shift >> 4 & 0x00030003, scales, 0);
-                a[1][r] = value(second >> shift & 0x00030003, last, 0);
+                a[0][r + 2] = value(second >> shift & 0x00030003, scales, 0);
+                a[1][r] = value(first >> shift >> 4 & 0x00030003, last, 0);
                 a[1][r + 2] = value(second >> shift >> 4 & 0x00030003, last, 0);
             } else {
                 uint32_t third = pair_of(w[2]), spread = shift ? second : first;

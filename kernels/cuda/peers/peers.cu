@@ -2,6 +2,7 @@
 #include "kernels/cuda/peers/peers.cuh"
 
 #include "kernels/cuda/devices.h"
+#include "kernels/cuda/peers/nccl.cuh"
 
 #include <atomic>
 #include <new>
@@ -106,13 +107,25 @@ static void close_peers(CudaBackend *cuda) {
     cuda->peers = NULL;
 }
 
+static void use(Backend *backend) {
+    cudaSetDevice(cuda_backend(backend)->device.index);
+}
+
+// Whose errors are told by what it is asked for next.
+static void finish(Backend *backend) {
+    use(backend);
+    cudaStreamSynchronize(cuda_backend(backend)->device.stream);
+}
+
 static void part(Backend *const *ranks, int n) {
     PeersMeeting *meeting = NULL;
+    PeersNccl *nccl = NULL;
     for (int i = 0; i < n; i++) { // nobody writes any more
-        CudaBackend *cuda = cuda_backend(ranks[i]);
-        cudaStreamSynchronize(cuda->device.stream);
-        if (cuda->peers) meeting = cuda->peers->meeting;
+        const CudaPeers *p = cuda_backend(ranks[i])->peers;
+        finish(ranks[i]);
+        if (p) meeting = p->meeting, nccl = p->nccl;
     }
+    nccl_close(nccl);
     for (int i = 0; i < n; i++) close_peers(cuda_backend(ranks[i]));
     delete meeting;
 }
@@ -134,6 +147,18 @@ static Status join_all(Backend *const *ranks, int n, bool direct, Error *error) 
     return status;
 }
 
+// NCCL, where cards do not reach each other; without it they go on as they can.
+static void join_nccl(Backend *const *ranks, int n) {
+    PeersNccl *nccl;
+    Error why = {};
+    (void)nccl_open(ranks, n, &nccl, &why);
+    for (int i = 0; i < n; i++) {
+        CudaPeers *p = cuda_backend(ranks[i])->peers;
+        p->nccl = nccl;
+        snprintf(p->without_nccl, sizeof p->without_nccl, "%.119s", why.message);
+    }
+}
+
 static Status join(Backend *const *ranks, int n, Error *error) {
     const bool direct = !peers_forbidden() && all_reach_all(ranks, n);
     PeersMeeting *meeting = new (std::nothrow) PeersMeeting();
@@ -151,17 +176,31 @@ static Status join(Backend *const *ranks, int n, Error *error) {
     if (status) {
         for (int i = 0; i < n; i++) close_peers(cuda_backend(ranks[i]));
         delete meeting;
+    } else if (!direct) {
+        join_nccl(ranks, n);
     }
-    cudaSetDevice(cuda_backend(ranks[0])->device.index); // the caller is the first rank's thread
+    use(ranks[0]); // the caller is the first rank's thread
     return status;
+}
+
+static void identify(const Backend *backend, char id[SHARD_ID]) {
+    const int index = ((const CudaBackend *)backend)->device.index;
+    if (cudaDeviceGetPCIBusId(id, SHARD_ID, index) == cudaSuccess) return; // "0000:3B:00.0"
+    cudaGetLastError();
+    snprintf(id, SHARD_ID, "card-%d", index);
 }
 
 static void way(const Backend *backend, char *text, size_t size) {
     const CudaPeers *p = ((const CudaBackend *)backend)->peers;
-    snprintf(text, size, "%s",
-             p->direct           ? "through peer memory"
-             : peers_forbidden() ? "through the host's memory (PALAVER_NO_PEER): slow"
-                                 : "through the host's memory (no peer access): slow");
+    const char *why = peers_forbidden() ? "PALAVER_NO_PEER" : "no peer access";
+    if (p->direct) {
+        snprintf(text, size, "through peer memory");
+    } else if (p->nccl) {
+        const int v = nccl_version(p->nccl);
+        snprintf(text, size, "through NCCL %d.%d.%d (%s)", v / 10000, v / 100 % 100, v % 100, why);
+    } else {
+        snprintf(text, size, "through the host's memory (%s; %s): slow", why, p->without_nccl);
+    }
 }
 
 static Status devices(const char *text, ShardDevices *found, Error *error) {
@@ -172,4 +211,5 @@ static Status devices(const char *text, ShardDevices *found, Error *error) {
     return status;
 }
 
-const ShardOps CUDA_SHARDS = {8, devices, join, part, cuda_sum, cuda_gather, way};
+const ShardOps CUDA_SHARDS = {8,           devices,  join,   part, cuda_sum, cuda_add_shared,
+                              cuda_gather, identify, finish, use,  way};

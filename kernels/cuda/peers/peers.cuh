@@ -5,7 +5,7 @@
 // sum is large and cards reach each other's memory: each card adds up a slice of all parts and writes it to all x.
 //
 // Where cards do not reach each other (or PALAVER_NO_PEER is set), inboxes lie in the host's memory, which all cards
-// reach over the bus, and everything goes by words.
+// reach over the bus, and everything goes by words; but for large sums, which NCCL adds up if it is there (nccl.cuh).
 #ifndef PALAVER_KERNELS_CUDA_PEERS_PEERS_CUH
 #define PALAVER_KERNELS_CUDA_PEERS_PEERS_CUH
 
@@ -42,6 +42,8 @@ struct CudaPeers {
     // [2, n, hidden_size] of each rank, if `direct`: what all add to x, in the decoding kernel (decode/cards.cuh)
     uint32_t *shares[SHARDS_MOST], *own_shares;
     PeersMeeting *meeting;
+    struct PeersNccl *nccl; // all cards'; NULL: they are `direct`, or `without_nccl` says why there is none
+    char without_nccl[120];
 };
 
 // Waits for all ranks' threads: whether all of them are well.
@@ -50,6 +52,8 @@ bool peers_meet(CudaPeers *peers, bool well);
 // Loads what follows to the thread's device: a kernel that is loaded when it is first launched may wait for others.
 Status peers_load_kernels(Error *error);
 Status cuda_sum(Backend *backend, const ShardSum *sum, Error *error);
+Status cuda_add_shared(Backend *backend, const Layer *layer, bool of_down, float *sums, float *x,
+                       Error *error);
 Status cuda_gather(Backend *backend, const ShardGather *gather, Error *error);
 
 #endif

@@ -4,15 +4,22 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum {
+    FEWER_BLOCKS = 3, // sizes of rows: n_blocks, a half, a quarter
+    LEAST_BLOCKS = 16,
+};
+
 struct CudaSample {
     // Of each row, room for room_rows; n_asked of them are asked for.
     SampleWords *words;
-    SampleArguments *rows, *staged_rows;
+    SampleArguments *rows, *staged_rows; // rows: on the device, of draws of more than GIVEN_ROWS
     Drawn *drawn;
     int room_rows, n_asked;
-    unsigned *ticket, tickets;             // on the device, and what it stands at
-    uint32_t launch;                       // number of the last one
-    int n_blocks;                          // of a row: so many are there at once, as they wait for each other
+    unsigned *ticket, tickets; // on the device, and what it stands at
+    uint32_t launch;           // number of the last one
+    int n_blocks;              // of a row: so many are there at once, as they wait for each other
+    int at_once[FEWER_BLOCKS]; // blocks there at once, of rows of n_blocks, of half as many, …; 0: none
+    int n_each;                // blocks of a row of the draw in hand
     LogitAdjustment *adjustments, *staged; // room for `room`
     int room;
     uint32_t *allowed,
@@ -69,6 +76,44 @@ static cudaError_t choose_blocks(const CudaBackend *cuda, int *n_blocks) {
     return code;
 }
 
+// Of several rows each may have fewer blocks, so that all are there at once.
+static cudaError_t count_at_once(CudaBackend *cuda, CudaSample *s) {
+    const Card *card = &cuda->device.card;
+    cudaError_t code = cudaSuccess;
+    size_t most = 0;
+    for (int i = 0; i < FEWER_BLOCKS; i++) {
+        const size_t shared = shared_bytes(cuda->shape->vocab_size, s->n_blocks >> i);
+        if (s->n_blocks >> i < LEAST_BLOCKS || shared + SAMPLE_STATIC_SHARED > card->shared_limit) break;
+        if (shared > most) {
+            most = shared;
+            code = cudaFuncSetAttribute(sample_rows_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                        (int)most);
+        }
+        int of_sm = 0;
+        if (code == cudaSuccess)
+            code = cudaOccupancyMaxActiveBlocksPerMultiprocessor(&of_sm, sample_rows_kernel, SAMPLE_THREADS,
+                                                                 shared);
+        if (code != cudaSuccess) return code;
+        s->at_once[i] = of_sm * card->n_sms;
+    }
+    return code;
+}
+
+// Blocks of each of n_rows rows. A bound is the top_k-th of their warps' maxima: of these there are to be twice as many.
+static int blocks_of_each(const CudaSample *s, int n_rows, const SampleParams *params) {
+    int least = LEAST_BLOCKS, i = 0;
+    for (int r = 0; r < n_rows; r++) {
+        const SampleParams *p = &params[r];
+        if (p->temperature <= 0) continue;
+        if (p->top_k == 0) return s->n_blocks;
+        while (least < s->n_blocks && least * (SAMPLE_THREADS / 32) < 2 * p->top_k) least *= 2;
+    }
+    while (i + 1 < FEWER_BLOCKS && s->at_once[i + 1] > 0 && s->n_blocks >> (i + 1) >= least &&
+           n_rows * (s->n_blocks >> i) > s->at_once[i])
+        i++;
+    return s->n_blocks >> i;
+}
+
 static Status sample_open(CudaBackend *cuda, Error *error) {
     const int n_vocab = cuda->shape->vocab_size;
     if (n_vocab > SAMPLE_MAX_VOCAB)
@@ -80,6 +125,7 @@ static Status sample_open(CudaBackend *cuda, Error *error) {
     cudaError_t code = cudaMalloc(&s->ticket, sizeof *s->ticket);
     if (code == cudaSuccess) code = cudaMemsetAsync(s->ticket, 0, sizeof *s->ticket, cuda->device.stream);
     if (code == cudaSuccess) code = choose_blocks(cuda, &s->n_blocks);
+    if (code == cudaSuccess) code = count_at_once(cuda, s);
     Status status = cuda_check(code, error, "sample: room for candidates");
     if (!status && s->n_blocks == 0)
         status = error_set(error, STATUS_UNSUPPORTED,
@@ -193,7 +239,7 @@ static SampleArguments arguments_for(const CudaBackend *cuda, const CudaSample *
     a.launch = s->launch;
     a.words = &s->words[row], a.drawn = &s->drawn[row];
     a.id = &cuda->scratch.drawn[row];
-    a.n_blocks = s->n_blocks;
+    a.n_blocks = s->n_each;
     return a;
 }
 
@@ -216,7 +262,7 @@ static cudaError_t stage_rows(CudaBackend *cuda, const float *logits, int n_rows
     if (n_adjustments && code == cudaSuccess)
         code = cudaMemcpyAsync(s->adjustments, s->staged, (size_t)n_adjustments * sizeof *s->staged,
                                cudaMemcpyHostToDevice, cuda->device.stream);
-    if (n_rows > 1 && code == cudaSuccess)
+    if (n_rows > GIVEN_ROWS && code == cudaSuccess)
         code = cudaMemcpyAsync(s->rows, s->staged_rows, (size_t)n_rows * sizeof *s->rows,
                                cudaMemcpyHostToDevice, cuda->device.stream);
     return code;
@@ -240,14 +286,17 @@ Status cuda_sample_begin(Backend *backend, const float *logits, int n_rows, cons
     if (status) return status;
     CudaSample *s = cuda->sampler;
     const cudaStream_t stream = cuda->device.stream;
-    size_t shared = shared_bytes(cuda->shape->vocab_size, s->n_blocks);
+    s->n_each = n_rows > 1 ? blocks_of_each(s, n_rows, params) : s->n_blocks;
+    size_t shared = shared_bytes(cuda->shape->vocab_size, s->n_each);
     cudaError_t code = stage_rows(cuda, logits, n_rows, params);
     if (n_rows == 1 && code == cudaSuccess) {
-        sample_kernel<<<s->n_blocks, SAMPLE_THREADS, shared, stream>>>(s->staged_rows[0]);
+        sample_kernel<<<s->n_each, SAMPLE_THREADS, shared, stream>>>(s->staged_rows[0]);
     } else if (code == cudaSuccess) {
-        sample_rows_kernel<<<n_rows * s->n_blocks, SAMPLE_THREADS, shared, stream>>>(
-            s->rows, (unsigned)s->n_blocks, s->ticket, s->tickets);
-        s->tickets += (unsigned)(n_rows * s->n_blocks);
+        GivenRows given;
+        if (n_rows <= GIVEN_ROWS) memcpy(given.row, s->staged_rows, (size_t)n_rows * sizeof *given.row);
+        sample_rows_kernel<<<n_rows * s->n_each, SAMPLE_THREADS, shared, stream>>>(
+            given, n_rows <= GIVEN_ROWS ? NULL : s->rows, (unsigned)s->n_each, s->ticket, s->tickets);
+        s->tickets += (unsigned)(n_rows * s->n_each);
     }
     if (code == cudaSuccess) code = cudaGetLastError();
     if (code != cudaSuccess) { // whether blocks took tickets is not known

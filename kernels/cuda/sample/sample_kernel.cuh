@@ -174,7 +174,7 @@ __device__ inline void sample_share(const SampleArguments &a, int32_t *keys) {
     if (!a.large) {
 #pragma unroll
         for (int j = 0; j < GROUPS_EACH; j++) maxima[j] = resolved(maxima[j], infinite);
-        int32_t least = bound_for(a.top_k ? a.top_k : (int)MOST, maxima);
+        int32_t least = bound_for(a, a.top_k ? a.top_k : (int)MOST, maxima);
         if (!a.top_k && a.top_p >= 1 && a.min_p > 0) { // only what min_p keeps, and a little below
             float low = nextafterf((float)((double)sample_logit(top) - a.gap), -INFINITY);
             least = max(sample_key(low), SAMPLE_KEY_MINUS_INFINITY + 1);
@@ -193,15 +193,24 @@ __global__ void __launch_bounds__(SAMPLE_THREADS) sample_kernel(const __grid_con
     sample_share(a, keys);
 }
 
-// Several rows, n_blocks blocks each. Not all are there at once, and those of a row wait for each other: so blocks take
-// their places in the order in which they begin. `ticket` counts from `first` on.
+// Rows that a launch brings along, so that nothing has to be copied before it. Parameters of more than 4 KB are there
+// since CUDA 12.1.
+enum { GIVEN_ROWS = CUDART_VERSION >= 12010 ? 64 : 16 };
+struct GivenRows {
+    SampleArguments row[GIVEN_ROWS];
+};
+static_assert(sizeof(GivenRows) <= (CUDART_VERSION >= 12010 ? 32000 : 4000), "parameters of a kernel");
+
+// Several rows, n_blocks blocks each; rows NULL: those given. Not all are there at once, and those of a row wait for each
+// other: so blocks take their places in the order in which they begin. `ticket` counts from `first` on.
 __global__ void __launch_bounds__(SAMPLE_THREADS)
-    sample_rows_kernel(const SampleArguments *rows, unsigned n_blocks, unsigned *ticket, unsigned first) {
+    sample_rows_kernel(const __grid_constant__ GivenRows given, const SampleArguments *rows,
+                       unsigned n_blocks, unsigned *ticket, unsigned first) {
     extern __shared__ __align__(8) int32_t keys[];
     __shared__ SampleArguments a;
     if (threadIdx.x == 0) {
         unsigned place = atomicAdd(ticket, 1) - first;
-        a = rows[place / n_blocks];
+        a = rows ? rows[place / n_blocks] : given.row[place / n_blocks];
         a.block = (int)(place % n_blocks);
     }
     __syncthreads();

@@ -168,12 +168,14 @@ __device__ inline int32_t hear_maxima(const SampleArguments &a, int32_t maxima[G
     return top;
 }
 
-// A bound that at least k maxima reach: every warp finds one that k / 8 of its own reach, the lowest holds for all.
-__device__ inline int32_t bound_for(int k, int32_t maxima[GROUPS_EACH]) {
+// A bound that at least k maxima reach: each warp that has maxima finds one that its part of k reach, the lowest holds for
+// all.
+__device__ inline int32_t bound_for(const SampleArguments &a, int k, int32_t maxima[GROUPS_EACH]) {
     __shared__ int32_t bounds[SAMPLE_THREADS / 32];
     static_assert(GROUPS_EACH == 2, "a lane holds two maxima, in order");
     int32_t high = max(maxima[0], maxima[1]), low = min(maxima[0], maxima[1]), bound = INT32_MIN;
-    int each = (k + SAMPLE_THREADS / 32 - 1) / (SAMPLE_THREADS / 32);
+    const int warps = min(SAMPLE_THREADS, max(a.n_blocks * (SAMPLE_THREADS / 32), 32)) / 32,
+              each = (k + warps - 1) / warps;
     for (int i = 0; i < each; i++) {
         bound = __reduce_max_sync(~0u, high);
         unsigned holders = __ballot_sync(~0u, high == bound);
@@ -181,8 +183,8 @@ __device__ inline int32_t bound_for(int k, int32_t maxima[GROUPS_EACH]) {
     }
     if (threadIdx.x % 32 == 0) bounds[threadIdx.x / 32] = bound;
     __syncthreads();
-#pragma unroll
-    for (int w = 0; w < SAMPLE_THREADS / 32; w++) bound = min(bound, bounds[w]);
+    bound = bounds[0];
+    for (int w = 1; w < warps; w++) bound = min(bound, bounds[w]);
     return bound;
 }
 
@@ -254,7 +256,9 @@ __device__ inline int collect(const SampleArguments &a, uint64_t *candidates, un
         for (int c = block * BLOCK_CANDIDATES; i < (int)there; i += EACH) {
             while (!hear(a, &a.words->keys[c + i], &key) || !hear(a, &a.words->ids[c + i], &id)) {
             }
-            candidates[min(atomicAdd(&n, 1), MOST_CANDIDATES - 1)] = sample_order((int32_t)key, (int32_t)id);
+            const int at =
+                min(atomicAdd(&n, 1), a.n_blocks * BLOCK_CANDIDATES - 1); // too many are not looked at
+            candidates[at] = sample_order((int32_t)key, (int32_t)id);
         }
     }
     if (a.whole && is_one && threadIdx.x % EACH == 0) {

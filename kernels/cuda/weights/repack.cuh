@@ -150,10 +150,12 @@ __device__ inline void put_q3_group(const Group &g, char *chunk, int group) {
 }
 __device__ inline void put_q2_group(const Group &g, char *chunk, int n, int group) {
     uint32_t words[2] = {0, 0};
-    for (int i = 0; i < 32; i++) words[i / 16] |= (uint32_t)g.q[i] << (i % 4 * 8 + i % 16 / 4 * 2);
+    for (int i = 0; i < 32; i++)
+        words[i / 8 % 2] |= (uint32_t)g.q[i] << (i % 4 * 8 + i / 4 % 2 * 2 + i / 16 * 4);
     char *record = chunk + quant_bytes(FORMAT_Q2, n) + group / 16 * Q2_RECORD;
     *(uint2 *)(chunk + group * 8) = make_uint2(words[0], words[1]);
-    *(uint16_t *)(record + group % 16 * 2) = (uint16_t)g.steps;
+    *(uint16_t *)(record + group % 16 * 2) =
+        (uint16_t)((g.steps >> 4 & 0xff) | (g.steps & 15) << 8 | (g.steps & 0xf000));
     if (group % 8 == 0) *(uint32_t *)(record + 32 + group % 16 / 8 * 4) = g.units;
 }
 

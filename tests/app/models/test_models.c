@@ -5,7 +5,7 @@
 #include "tests/support/test.h"
 #include "app/models/models.h"
 #include "kernels/base/path.h"
-#include "kernels/base/text.h"
+#include "kernels/base/text/text.h"
 
 #include <jansson.h>
 #include <stdio.h>

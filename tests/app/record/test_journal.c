@@ -5,7 +5,6 @@
 #include "kernels/base/file.h"
 #include "kernels/base/path.h"
 
-#include <dirent.h>
 #include <ftw.h>
 #include <signal.h>
 #include <stdio.h>
@@ -194,39 +193,6 @@ static void test_a_full_disk_is_an_error_and_passes(void **state) {
     transcript_free(t);
 }
 
-static void test_files_are_replaced_whole_or_not_at_all(void **state) {
-    Home *home = *state;
-    char path[PATH_ROOM], *text;
-    size_t size;
-    Error error;
-    snprintf(path, sizeof path, "%s/file", home->path);
-    ok(file_write(path, "old", 3, 0600, error));
-    assert_int_equal(mode_of(path), 0600);
-    struct rlimit before, full;
-    signal(SIGXFSZ, SIG_IGN);
-    getrlimit(RLIMIT_FSIZE, &before);
-    full = before;
-    full.rlim_cur = 2;
-    setrlimit(RLIMIT_FSIZE, &full);
-    Status status = file_write(path, "newer", 5, 0600, &error);
-    setrlimit(RLIMIT_FSIZE, &before);
-    assert_int_equal(status, STATUS_FILE);
-    ok(file_read(path, 100, &text, &size, error));
-    assert_string_equal(text, "old");
-    free(text);
-    int entries = 0;
-    DIR *folder = opendir(home->path);
-    while (readdir(folder)) entries++;
-    closedir(folder);
-    assert_int_equal(entries, 3); // ., .., file: no temporary file is left
-    assert_int_equal(file_read(path, 2, &text, &size, &error), STATUS_FILE);
-    struct stat facts; // what is no file stays what it is
-    assert_int_equal(unlink(path) || mkfifo(path, 0600), 0);
-    assert_int_equal(file_write(path, "newer", 5, 0600, &error), STATUS_FILE);
-    assert_true(!stat(path, &facts) && S_ISFIFO(facts.st_mode));
-    assert_int_equal(file_read(home->path, 2, &text, &size, &error), STATUS_FILE);
-}
-
 int main(int argc, char **argv) {
 #define WITH_FOLDER(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
     const struct CMUnitTest tests[] = {
@@ -235,7 +201,6 @@ int main(int argc, char **argv) {
         WITH_FOLDER(test_a_torn_end_is_cut_off),
         WITH_FOLDER(test_resume_by_name),
         WITH_FOLDER(test_a_full_disk_is_an_error_and_passes),
-        WITH_FOLDER(test_files_are_replaced_whole_or_not_at_all),
     };
     return test_main("journal", argc, argv, tests);
 }

@@ -1,5 +1,6 @@
 // What a model sees after tokens left its cache: against a forward pass over the whole stream in which every query has
 // the visibility and the distances that it had (C9), for every kind of positions, cache and policy.
+#include "tests/support/model/sessions.h"
 #include "tests/support/test.h"
 #include "engine/engine_internal.h"
 #include "tests/support/model/golden_model.h"
@@ -35,26 +36,14 @@ enum { N_MODELS = sizeof MODELS / sizeof *MODELS };
 static Engine *open_engine_of(const char *root, const char *name, const CacheOptions *cache, int window,
                               int chunk) {
     char path[200];
-    Error error = {0};
-    Model *model = NULL;
-    Engine *engine = NULL;
-    EngineOptions options = {
+    const EngineOptions options = {
         .device = "cpu:reference", .n_threads = 1, .context_size = window, .cache = *cache, .chunk = chunk};
     snprintf(path, sizeof path, "%s/%s", root, name);
-    if (model_open(path, &model, &error) || engine_open_model(model, &options, &engine, &error))
-        fail_msg("%s: %s", name, error.message);
-    return engine;
+    return sessions_engine(path, &options);
 }
 
 static Engine *open_engine(const char *root, const char *name, const CacheOptions *cache, int chunk) {
     return open_engine_of(root, name, cache, WINDOW, chunk);
-}
-
-static Session *open_session(Engine *engine) {
-    Error error = {0};
-    Session *session = NULL;
-    if (session_open(engine, &session, &error)) fail_msg("%s", error.message);
-    return session;
 }
 
 static int vocab_of(const Engine *engine) {
@@ -126,7 +115,7 @@ static double distance_to_oracle(const char *root, const char *name, const Cache
     history(STREAM, discard, gone);
     for (int piece = 1; piece <= STREAM; piece = 6 * piece + 1) { // 1, 7, 43
         Engine *engine = open_engine(root, name, cache, 16);
-        Session *session = open_session(engine);
+        Session *session = sessions_open(engine);
         int vocab = vocab_of(engine);
         size_t count = (size_t)STREAM * (size_t)vocab;
         float *logits = malloc(count * sizeof *logits), *expected = malloc(count * sizeof *expected);
@@ -173,7 +162,7 @@ static double drift(DType type, OverflowPolicy policy, int64_t discard, const fl
     static int32_t ids[LONG];
     CacheOptions cache = cache_options(type);
     Engine *engine = open_engine_of(GOLDEN_MODELS, "llama-linear", &cache, WIDE, 64);
-    Session *session = open_session(engine);
+    Session *session = sessions_open(engine);
     size_t vocab = (size_t)vocab_of(engine);
     OverflowSettings settings = settings_of(policy, discard);
     float *all = malloc(LONG * vocab * sizeof *all);
@@ -225,7 +214,7 @@ static void layouts_and_pages_change_no_bit(void **state) {
         cache.paged = i % 2;
         cache.page_size = 1 + 5 * i;
         Engine *engine = open_engine(GOLDEN_MODELS, "llama", &cache, 16);
-        Session *session = open_session(engine);
+        Session *session = sessions_open(engine);
         int vocab = vocab_of(engine);
         size_t bytes = (size_t)STREAM * (size_t)vocab * sizeof(float);
         float *logits = malloc(bytes);
@@ -254,7 +243,7 @@ static double shifted_against_fresh(const char *root, const char *name, Overflow
     CacheOptions cache = cache_options(DTYPE_F32);
     cache.n_sequences = 2;
     Engine *engine = open_engine(root, name, &cache, 16);
-    Session *session = open_session(engine), *fresh = open_session(engine);
+    Session *session = sessions_open(engine), *fresh = sessions_open(engine);
     int vocab = vocab_of(engine);
     float *a = malloc((size_t)STREAM * (size_t)vocab * sizeof *a), *b = malloc((size_t)vocab * sizeof *b);
     OverflowSettings settings = settings_of(policy, 9);
@@ -322,7 +311,7 @@ static void until_it_is_full_not_a_bit_differs(void **state) {
     float *plain = NULL;
     for (int policy = OVERFLOW_REEVALUATE; policy <= OVERFLOW_STOP; policy++) {
         Engine *engine = open_engine(GOLDEN_MODELS, "llama", &cache, 16);
-        Session *session = open_session(engine);
+        Session *session = sessions_open(engine);
         int vocab = vocab_of(engine);
         size_t bytes = (size_t)WINDOW * (size_t)vocab * sizeof(float);
         float *logits = malloc(bytes);
@@ -332,7 +321,7 @@ static void until_it_is_full_not_a_bit_differs(void **state) {
             plain = malloc(bytes);
             assert_int_equal(session_logits_of(session, ids, WINDOW, 0, plain, &error), STATUS_OK);
             session_close(session);
-            session = open_session(engine);
+            session = sessions_open(engine);
         }
         stream(session, ids, WINDOW, 16, &settings, vocab, logits);
         assert_memory_equal(logits, plain, bytes);
@@ -349,7 +338,7 @@ static void stop_refuses_with_figures(void **state) {
     Error error = {0};
     CacheOptions cache = cache_options(DTYPE_F32);
     Engine *engine = open_engine(GOLDEN_MODELS, "llama", &cache, 16);
-    Session *session = open_session(engine);
+    Session *session = sessions_open(engine);
     OverflowSettings settings = settings_of(OVERFLOW_STOP, 0);
     make_ids(ids, WINDOW + 1, vocab_of(engine));
     assert_int_equal(session_stream(session, ids, WINDOW + 1, &settings, NULL, &error), STATUS_CONTEXT);
@@ -371,7 +360,7 @@ static void positions_come_to_their_end(void **state) {
     Error error = {0};
     CacheOptions cache = cache_options(DTYPE_F32);
     Engine *engine = open_engine(GOLDEN_MODELS, "llama-linear", &cache, 16); // one layer: the same numbers
-    Session *session = open_session(engine);
+    Session *session = sessions_open(engine);
     int vocab = vocab_of(engine), begun_anew = 0;
     float a[512], b[512];
     OverflowSettings settings = settings_of(OVERFLOW_SHIFT, 5);
@@ -389,7 +378,7 @@ static void positions_come_to_their_end(void **state) {
     int64_t n = session_length(session);
     memcpy(log, session_tokens(session), (size_t)n * sizeof *log);
     session_close(session);
-    session = open_session(engine);
+    session = sessions_open(engine);
     assert_int_equal(session_sync(session, log, n, NULL, &error), STATUS_OK);
     assert_int_equal(session_logits(session, b, &error), STATUS_OK);
     assert_true(golden_distance(a, b, (size_t)vocab) <= 1e-5);

@@ -1,6 +1,7 @@
 // Folders and safetensors files: what good ones say, and that bad ones give one clear error.
 #include "tests/support/test.h"
 #include "tests/support/files.h"
+#include "tests/support/gguf.h"
 #include "engine/files/checkpoint_internal.h"
 
 #include <jansson.h>

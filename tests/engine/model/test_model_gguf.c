@@ -3,6 +3,7 @@
 #include "tests/support/model/model_config.h"
 #include "tests/support/test.h"
 #include "tests/support/files.h"
+#include "tests/support/gguf.h"
 #include "engine/model/model.h"
 
 #include <math.h>

@@ -3,6 +3,7 @@
 #include "engine/batch.h"
 #include "engine/session/session_step.h"
 #include "tests/support/model/golden_model.h"
+#include "tests/support/model/sessions.h"
 #include "tests/support/test.h"
 #include "engine/model/model.h"
 
@@ -25,42 +26,8 @@ enum { N_CASES = sizeof CASES / sizeof *CASES };
 
 static Engine *open_engine(const char *name, int context, int sequences) {
     char path[128];
-    Error error = {0};
-    Model *model = NULL;
-    Engine *engine = NULL;
     snprintf(path, sizeof path, GOLDEN_ARCHITECTURES "/%s", name);
-    if (model_open(path, &model, &error)) fail_msg("%s", error.message);
-    EngineOptions options = {.device = "cpu",
-                             .n_threads = 1,
-                             .context_size = context,
-                             .cache = cache_options(DTYPE_F32),
-                             .chunk = 7};
-    options.cache.paged = true;
-    options.cache.page_size = 8;
-    options.cache.n_sequences = sequences;
-    options.n_rows = sequences;
-    if (engine_open_model(model, &options, &engine, &error)) fail_msg("%s", error.message);
-    return engine;
-}
-
-static Session *open_session(Engine *engine) {
-    Error error = {0};
-    Session *session = NULL;
-    if (session_open(engine, &session, &error)) fail_msg("%s", error.message);
-    return session;
-}
-
-static int64_t cached_by_sync(Session *session, const int32_t *ids, int64_t n) {
-    Error error = {0};
-    SyncReport report;
-    if (session_sync(session, ids, n, &report, &error)) fail_msg("%s", error.message);
-    assert_int_equal(report.cached + report.evaluated, n);
-    return report.cached;
-}
-
-static void logits_ok(Session *session, float *logits) {
-    Error error = {0};
-    if (session_logits(session, logits, &error)) fail_msg("%s", error.message);
+    return sessions_engine_of_pages(path, context, sequences);
 }
 
 static void some_ids(int32_t *ids, int n) {
@@ -78,10 +45,10 @@ static double distance_from_fresh(Engine *engine, Session *session) {
     int32_t ids[CONTEXT];
     int64_t n = session_length(session);
     memcpy(ids, session_tokens(session), (size_t)n * sizeof *ids);
-    logits_ok(session, logits);
-    Session *fresh = open_session(engine);
-    assert_int_equal(cached_by_sync(fresh, ids, n), 0);
-    logits_ok(fresh, expected);
+    sessions_logits(session, logits);
+    Session *fresh = sessions_open(engine);
+    assert_int_equal(sessions_sync(fresh, ids, n), 0);
+    sessions_logits(fresh, expected);
     session_close(fresh);
     return golden_distance(logits, expected, VOCAB);
 }
@@ -93,7 +60,7 @@ static void sessions_equal_transformers_across_a_bound(void **state) {
         GoldenSet set;
         Error error = {0};
         Engine *engine = open_engine(CASES[m].name, CONTEXT, 1);
-        Session *session = open_session(engine);
+        Session *session = sessions_open(engine);
         if (golden_model_read(GOLDEN_ARCHITECTURES, CASES[m].golden_of, &set, &error))
             fail_msg("%s", error.message);
         int n_cases = CASES[m].dynamic ? set.n : 2; // "far" has other positions
@@ -102,8 +69,8 @@ static void sessions_equal_transformers_across_a_bound(void **state) {
             const GoldenCase *c = &set.cases[(turn + 1) % n_cases];
             float logits[VOCAB];
             assert_int_equal(strcmp(c->name, "short") == 0, turn % n_cases == 0);
-            assert_true(cached_by_sync(session, c->ids, c->n) == 0 || turn >= n_cases);
-            logits_ok(session, logits);
+            assert_true(sessions_sync(session, c->ids, c->n) == 0 || turn >= n_cases);
+            sessions_logits(session, logits);
             double distance =
                 golden_distance(logits, c->expected + (size_t)(c->n - 1) * (size_t)c->vocab, VOCAB);
             if (!(distance <= 1e-5)) fail_msg("%s, %s: %g", CASES[m].name, c->name, distance);
@@ -128,7 +95,7 @@ static void an_expected_text_is_read_with_one_set(void **state) {
             const GoldenCase *c = &set.cases[i];
             const OverflowSettings stop = {.policy = OVERFLOW_STOP};
             float logits[CONTEXT * VOCAB];
-            Session *session = open_session(engine);
+            Session *session = sessions_open(engine);
             assert_true(c->n <= CONTEXT && c->vocab == VOCAB);
             session_expect(session, c->n);
             for (int at = 0; at < c->n; at += PIECE) {
@@ -152,9 +119,9 @@ static void a_growing_text_is_read_again_at_its_bounds(void **state) {
     some_ids(ids, CONTEXT);
     for (int m = 0; m < N_CASES; m++) {
         Engine *engine = open_engine(CASES[m].name, CONTEXT, 2);
-        Session *session = open_session(engine);
+        Session *session = sessions_open(engine);
         for (int n = 1; n <= CONTEXT; n++) {
-            assert_int_equal(cached_by_sync(session, ids, n), is_bound(&CASES[m], n - 1) ? 0 : n - 1);
+            assert_int_equal(sessions_sync(session, ids, n), is_bound(&CASES[m], n - 1) ? 0 : n - 1);
             double distance = distance_from_fresh(engine, session);
             if (!(distance <= 1e-5)) fail_msg("%s, %d tokens: %g", CASES[m].name, n, distance);
         }
@@ -172,9 +139,9 @@ static void a_reply_crosses_a_bound(void **state) {
         int32_t ids[CONTEXT], token;
         Error error = {0};
         Engine *engine = open_engine(CASES[m].name, CONTEXT, 2);
-        Session *session = open_session(engine);
+        Session *session = sessions_open(engine);
         some_ids(ids, CONTEXT);
-        cached_by_sync(session, ids, CASES[m].trained - 2);
+        sessions_sync(session, ids, CASES[m].trained - 2);
         for (int i = 0; i < 6; i++) {
             if (session_sample(session, &greedy, &token, &error)) fail_msg("%s", error.message);
             int n = CASES[m].trained - 1 + i;
@@ -200,7 +167,7 @@ static void a_row_of_a_batch_crosses_a_bound(void **state) {
         Error error = {0};
         Batch *batch = NULL;
         Engine *engine = open_engine(CASES[m].name, CONTEXT, 3);
-        Session *rows[2] = {open_session(engine), open_session(engine)}, *alone[2];
+        Session *rows[2] = {sessions_open(engine), sessions_open(engine)}, *alone[2];
         if (batch_open(engine, NULL, &batch, &error)) fail_msg("%s", error.message);
         some_ids(ids, CONTEXT);
         for (int r = 0; r < 2; r++) {
@@ -226,8 +193,8 @@ static void a_row_of_a_batch_crosses_a_bound(void **state) {
             assert_int_equal(decoded, step < 3 ? step : 2); // not at first, and not behind the bound
         }
         for (int r = 0; r < 2; r++) {
-            alone[r] = open_session(engine);
-            cached_by_sync(alone[r], ids + r, CASES[m].trained - 2 - 4 * r);
+            alone[r] = sessions_open(engine);
+            sessions_sync(alone[r], ids + r, CASES[m].trained - 2 - 4 * r);
             for (int step = 0; step < 4; step++)
                 if (session_sample(alone[r], &greedy[r], &token, &error)) fail_msg("%s", error.message);
             assert_int_equal(session_length(alone[r]), session_length(rows[r]));
@@ -250,11 +217,11 @@ static void branches_stay_on_their_side(void **state) {
     for (int m = 0; m < N_CASES; m++) {
         const int bound = CASES[m].trained;
         Engine *engine = open_engine(CASES[m].name, CONTEXT, 3);
-        Session *session = open_session(engine);
-        assert_int_equal(cached_by_sync(session, ids, bound + 16), 0);
-        assert_int_equal(cached_by_sync(session, ids, bound), 0);
-        assert_int_equal(cached_by_sync(session, ids, bound - 1), bound - 2); // for its logits
-        assert_int_equal(cached_by_sync(session, ids, bound + 16), bound + 15);
+        Session *session = sessions_open(engine);
+        assert_int_equal(sessions_sync(session, ids, bound + 16), 0);
+        assert_int_equal(sessions_sync(session, ids, bound), 0);
+        assert_int_equal(sessions_sync(session, ids, bound - 1), bound - 2); // for its logits
+        assert_int_equal(sessions_sync(session, ids, bound + 16), bound + 15);
         assert_true(distance_from_fresh(engine, session) <= 1e-5);
         session_close(session);
         engine_close(engine);
@@ -272,7 +239,7 @@ static void a_full_context_is_read_again(void **state) {
         Error error = {0};
         OverflowSettings settings = {.policy = POLICIES[m % 2], .keep = 4, .discard = 41};
         Engine *engine = open_engine(c->name, CONTEXT, 2);
-        Session *session = open_session(engine);
+        Session *session = sessions_open(engine);
         assert_string_equal(engine_cannot_shift(engine),
                             "its rotary frequencies go by the length of the text");
         for (int i = 0; i < 3 * CONTEXT; i += 5) {

@@ -1,6 +1,6 @@
 // Figures as people write and read them.
 #include "tests/support/test.h"
-#include "kernels/base/format.h"
+#include "kernels/base/text/format.h"
 
 static void expect(const char *text, int64_t bytes) {
     int64_t read = -1;

@@ -1,7 +1,7 @@
 // What messages quote: how many columns, whole characters, and that it is always UTF-8.
-#include "kernels/base/quote.h"
+#include "kernels/base/text/quote.h"
 #include "kernels/base/status.h"
-#include "kernels/base/utf8.h"
+#include "kernels/base/text/utf8.h"
 #include "tests/support/test.h"
 
 #include <locale.h>

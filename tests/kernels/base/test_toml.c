@@ -1,7 +1,7 @@
 // The tree that a TOML text becomes, and how deep it may be.
 #include "tests/support/test.h"
 
-#include "kernels/base/toml.h"
+#include "kernels/base/text/toml.h"
 
 #include <stdio.h>
 #include <stdlib.h>

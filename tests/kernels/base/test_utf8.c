@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/base/utf8.h"
+#include "kernels/base/text/utf8.h"
 
 // Pushes `text` in chunks of the sizes that `next` gives, flushes, and compares.
 typedef size_t (*NextSize)(void *state);

@@ -47,7 +47,8 @@ static float promised(const float *w, const float *x, int64_t cols, const float 
 }
 
 static void check(const Matrix *w, const Activations *x, int variant, void *scratch) {
-    const int64_t stride = w->rows + 1, n = MANY * stride, first = w->rows > FIRST ? FIRST : 0;
+    const int64_t stride = w->rows + 1, n = (x->n > MANY ? x->n : MANY) * stride,
+                  first = w->rows > FIRST ? FIRST : 0;
     float *expected = malloc((size_t)n * sizeof *expected), *y = malloc((size_t)n * sizeof *y);
     const float before = GUARD;
     Gemm p = {.w = w,
@@ -100,6 +101,28 @@ static void products(void **state) {
             }
 }
 
+// Rows that are multiplied in parts of columns, by more tokens and rows than a block has.
+static void long_rows(void **state) {
+    (void)state;
+    static const struct {
+        int64_t rows, cols;
+        int n;
+    } SIZES[] = {{17, 776, 13}, {9, 1541, 131}, {9, 2304, 7}, {139, 2307, 261}};
+    if (!loops_fast()) skip();
+    for (size_t k = 0; k < sizeof TYPES / sizeof *TYPES; k++)
+        for (size_t i = 0; i < sizeof SIZES / sizeof *SIZES; i++) {
+            const int64_t cols = SIZES[i].cols;
+            if (dtype_row_bytes(TYPES[k], cols) < 0 || (SIZES[i].rows > 100 && TYPES[k] != DTYPE_F16))
+                continue;
+            TestMatrix w = random_matrix(TYPES[k], SIZES[i].rows, cols, 5 + k);
+            void *scratch = aligned_alloc(64, (size_t)(loops_fast()->gemm_scratch(cols) + 63) / 64 * 64);
+            float *x = random_floats(9, SIZES[i].n * cols);
+            for (int variant = 0; variant < (SIZES[i].rows > 100 ? 1 : 2); variant++)
+                check(&w.matrix, &(Activations){.n = SIZES[i].n, .cols = cols, .x = x}, variant, scratch);
+            free(x), free(scratch), free(w.memory);
+        }
+}
+
 // What is no number stays where it is: in its token.
 static void not_a_number(void **state) {
     (void)state;
@@ -120,6 +143,7 @@ static void not_a_number(void **state) {
 }
 
 int main(int argc, char **argv) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(products), cmocka_unit_test(not_a_number)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(products), cmocka_unit_test(long_rows),
+                                       cmocka_unit_test(not_a_number)};
     return test_main("float_products", argc, argv, tests);
 }

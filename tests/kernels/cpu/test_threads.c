@@ -154,7 +154,8 @@ static void control_groups_limit(void **state) {
     put(root, "/sys/fs/cgroup/user/talk/memory.current", "1048576\n");
     put(root, "/sys/fs/cgroup/user/memory.max", "1073741824\n");
     put(root, "/sys/fs/cgroup/user/memory.current", "838860800\n");
-    put(root, "/sys/fs/cgroup/user/memory.stat", "anon 1\nfile 2\ninactive_file 104857600\nactive_file 9\n");
+    put(root, "/sys/fs/cgroup/user/memory.stat",
+        "anon 1\nfile 2\ninactive_file 94371840\nactive_file 10485760\n");
     put(root, "/sys/fs/cgroup/user/talk/cpu.max", "max 100000\n");
     put(root, "/sys/fs/cgroup/user/cpu.max", "150000 100000\n");
     check_machine(root, 1024 * MEGABYTE, 324 * MEGABYTE, 2);
@@ -163,7 +164,8 @@ static void control_groups_limit(void **state) {
     put(root, "/proc/self/cgroup", "5:memory:/docker/abc\n4:cpu,cpuacct:/docker/abc\n1:name=systemd:/x\n");
     put(root, "/sys/fs/cgroup/memory/memory.limit_in_bytes", "536870912\n");
     put(root, "/sys/fs/cgroup/memory/memory.usage_in_bytes", "600000000\n");
-    put(root, "/sys/fs/cgroup/memory/memory.stat", "inactive_file 7\ntotal_inactive_file 0\n");
+    put(root, "/sys/fs/cgroup/memory/memory.stat",
+        "inactive_file 7\nactive_file 7\ntotal_inactive_file 0\ntotal_active_file 0\n");
     put(root, "/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "300000\n");
     put(root, "/sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000\n");
     check_machine(root, 512 * MEGABYTE, 0, 3);

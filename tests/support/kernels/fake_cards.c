@@ -1,5 +1,6 @@
 #include "tests/support/kernels/fake_cards.h"
 
+#include "kernels/cpu/cpu.h"
 #include "kernels/cuda/devices.h"
 #include "kernels/shards/shard_ops.h"
 
@@ -7,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 typedef struct Meeting {
     pthread_barrier_t all;
@@ -18,6 +20,7 @@ typedef struct Meeting {
 // What a card has beside its CPU backend, which is found by that.
 typedef struct Card {
     Backend *backend; // NULL: free
+    int index;        // "cuda:2": 2
     const DecoderShape *shape;
     int max_tokens, max_logits;
     int rank;
@@ -66,6 +69,7 @@ static Status fake_open(const BackendOptions *options, Backend **backend, Error 
     Card *card = cards;
     while (card->backend) card++;
     *card = (Card){.backend = *backend,
+                   .index = index,
                    .shape = s,
                    .max_tokens = options->max_tokens,
                    .max_logits = options->max_logits,
@@ -152,10 +156,24 @@ static Status fake_begin(Backend *backend, const Step *step, const KvLayer *kv, 
     return ops_cpu()->begin(backend, step, kv, error);
 }
 
+static Status fake_qkv(Backend *backend, const Layer *layer, const void *x, const KvLayer *kv, void *q,
+                       Error *error) {
+    if (card_of(backend)->rank == 1 && fakes->fails_qkv > 0 && --fakes->fails_qkv == 0)
+        return error_set(error, STATUS_DEVICE, "the second card stumbles");
+    if (fakes->slow_ms > 0) {
+        const int busy = atomic_fetch_add(&fakes->busy, 1) + 1;
+        int most = atomic_load(&fakes->most_busy);
+        while (busy > most && !atomic_compare_exchange_weak(&fakes->most_busy, &most, busy)) continue;
+        usleep((useconds_t)fakes->slow_ms * 1000);
+        atomic_fetch_sub(&fakes->busy, 1);
+    }
+    return ops_cpu()->qkv(backend, layer, x, kv, q, error);
+}
+
 static Status fake_out(Backend *backend, const Layer *layer, const void *y, void *x, Error *error) {
     Status status = ops_cpu()->out(backend, layer, y, x, error);
     if (card_of(backend)->rank == 1 && fakes->fails_out > 0 && --fakes->fails_out == 0)
-        return error_set(error, STATUS_DEVICE, "the second card stumbles");
+        return error_set(error, fakes->fatal ? STATUS_FATAL : STATUS_DEVICE, "the second card stumbles");
     return status;
 }
 
@@ -222,6 +240,19 @@ static Status fake_sum(Backend *backend, const ShardSum *sum, Error *error) {
     return STATUS_OK;
 }
 
+static Status fake_add_normed(Backend *backend, const Layer *layer, bool of_down, float *sums, float *x,
+                              Error *error) {
+    const int64_t n = card_of(backend)->n_tokens, width = card_of(backend)->shape->hidden_size;
+    const Norm norm = of_down ? layer->ffn_post_norm : layer->attn_post_norm;
+    (void)error;
+    for (int64_t t = 0; t < n; t++) {
+        cpu_norm_row(cpu_backend(backend), norm, sums + t * width, sums + t * width);
+        for (int64_t i = 0; i < width; i++) x[t * width + i] += sums[t * width + i];
+    }
+    memset(sums, 0, (size_t)(n * width) * sizeof *sums);
+    return STATUS_OK;
+}
+
 static Status fake_gather(Backend *backend, const ShardGather *g, Error *error) {
     Card *card = card_of(backend);
     Meeting *m = card->meeting;
@@ -239,12 +270,35 @@ static Status fake_gather(Backend *backend, const ShardGather *g, Error *error) 
     return STATUS_OK;
 }
 
+static void fake_identify(const Backend *backend, char id[SHARD_ID]) {
+    *id = 0;
+    if (fakes->locked) snprintf(id, SHARD_ID, "test-%ld-%d", (long)getpid(), card_of(backend)->index);
+}
+
+static void fake_finish(Backend *backend) {
+    fakes->n_finished += card_of(backend) != NULL;
+}
+
+static void fake_use(Backend *backend) {
+    fakes->n_used += card_of(backend)->rank == 0;
+}
+
 static void fake_way(const Backend *backend, char *text, size_t size) {
     (void)backend;
     snprintf(text, size, "by word of mouth");
 }
 
-static const ShardOps FAKE_SHARDS = {1, fake_devices, fake_join, fake_part, fake_sum, fake_gather, fake_way};
+static const ShardOps FAKE_SHARDS = {.columns = 1,
+                                     .devices = fake_devices,
+                                     .join = fake_join,
+                                     .part = fake_part,
+                                     .sum = fake_sum,
+                                     .add_normed = fake_add_normed,
+                                     .gather = fake_gather,
+                                     .identify = fake_identify,
+                                     .finish = fake_finish,
+                                     .use = fake_use,
+                                     .way = fake_way};
 
 const Ops *fake_cards(FakeCards *what) {
     fakes = what;
@@ -253,7 +307,7 @@ const Ops *fake_cards(FakeCards *what) {
     fake_ops.open = fake_open, fake_ops.close = fake_close;
     fake_ops.memory = fake_memory, fake_ops.weight_bytes = fake_weight_bytes;
     fake_ops.load_layer = fake_load_layer, fake_ops.load_head = fake_load_head;
-    fake_ops.begin = fake_begin, fake_ops.out = fake_out;
+    fake_ops.begin = fake_begin, fake_ops.qkv = fake_qkv, fake_ops.out = fake_out;
     if (!what->no_decode) {
         fake_ops.decode = fake_decode;
         fake_ops.sample_begin = fake_sample_begin, fake_ops.sample_end = fake_sample_end;

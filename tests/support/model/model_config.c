@@ -2,7 +2,7 @@
 
 #include "engine/model/model_internal.h"
 #include "engine/model/config/unread.h"
-#include "kernels/base/json.h"
+#include "kernels/base/text/json.h"
 
 #include <math.h>
 #include <stdlib.h>

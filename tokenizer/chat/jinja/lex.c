@@ -2,7 +2,7 @@
 #include "tokenizer/chat/jinja/jinja_internal.h"
 
 #include "tokenizer/chat/jinja/space.h"
-#include "kernels/base/utf8.h"
+#include "kernels/base/text/utf8.h"
 
 #include <ctype.h>
 

@@ -1,7 +1,7 @@
 // White space of UTF-8 text: ASCII's, and the few characters beyond.
 #include "tokenizer/chat/jinja/space.h"
 
-#include "kernels/base/utf8.h"
+#include "kernels/base/text/utf8.h"
 #include "tokenizer/split/character.h"
 
 #include <stdbool.h>

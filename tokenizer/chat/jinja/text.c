@@ -1,7 +1,7 @@
 // Text whose bytes keep their origin.
 #include "tokenizer/chat/jinja/jinja_internal.h"
 
-#include "kernels/base/utf8.h"
+#include "kernels/base/text/utf8.h"
 
 Value jinja_text(Arena *arena, const char *data, size_t size, int origin) {
     OriginText *text = jinja_alloc(arena, sizeof *text + sizeof(JinjaRun));

@@ -1,0 +1,58 @@
+#include "kernels/base/text/json.h"
+
+#include "kernels/base/text/text.h"
+
+#include <string.h>
+
+Status json_parse(const char *name, const char *text, size_t size, json_t **value, Error *error) {
+    json_error_t problem;
+    *value = json_loadb(text, size, JSON_REJECT_DUPLICATES, &problem);
+    if (*value != NULL) return STATUS_OK;
+    char shown[JSON_ERROR_TEXT_LENGTH]; // it quotes the file
+    text_copy_printable(shown, sizeof shown, problem.text, strlen(problem.text));
+    return error_set(error, STATUS_FILE, "%s:%d: not valid JSON: %s", name, problem.line, shown);
+}
+
+bool json_same(const json_t *a, const json_t *b) {
+    return json_is_number(a) && json_is_number(b) ? json_number_value(a) == json_number_value(b)
+                                                  : json_equal(a, b);
+}
+
+static Status wrong_type(const char *what, const char *key, const char *wanted, Error *error) {
+    return error_set(error, STATUS_FILE, "%s: %s should be %s", what, key, wanted);
+}
+
+Status json_read_integer(const json_t *object, const char *what, const char *key, int64_t *value,
+                         Error *error) {
+    const json_t *found = json_object_get(object, key);
+    if (found == NULL || json_is_null(found)) return STATUS_OK;
+    if (!json_is_integer(found)) return wrong_type(what, key, "an integer", error);
+    *value = json_integer_value(found);
+    return STATUS_OK;
+}
+
+Status json_read_number(const json_t *object, const char *what, const char *key, double *value,
+                        Error *error) {
+    const json_t *found = json_object_get(object, key);
+    if (found == NULL || json_is_null(found)) return STATUS_OK;
+    if (!json_is_number(found)) return wrong_type(what, key, "a number", error);
+    *value = json_number_value(found);
+    return STATUS_OK;
+}
+
+Status json_read_bool(const json_t *object, const char *what, const char *key, bool *value, Error *error) {
+    const json_t *found = json_object_get(object, key);
+    if (found == NULL || json_is_null(found)) return STATUS_OK;
+    if (!json_is_boolean(found)) return wrong_type(what, key, "true or false", error);
+    *value = json_is_true(found);
+    return STATUS_OK;
+}
+
+Status json_read_string(const json_t *object, const char *what, const char *key, char *value, size_t size,
+                        Error *error) {
+    const json_t *found = json_object_get(object, key);
+    if (found == NULL || json_is_null(found)) return STATUS_OK;
+    if (!json_is_string(found)) return wrong_type(what, key, "a string", error);
+    text_copy_printable(value, size, json_string_value(found), json_string_length(found));
+    return STATUS_OK;
+}

@@ -1,0 +1,118 @@
+#include "kernels/base/text/utf8.h"
+
+#include <string.h>
+
+int utf8_next(const char *text, size_t n, uint32_t *code) {
+    const unsigned char *s = (const unsigned char *)text;
+    if (s[0] < 0x80) {
+        *code = s[0];
+        return 1;
+    }
+    *code = UTF8_REPLACEMENT;
+    // The first continuation byte has a narrower range after E0, ED, F0 and F4: no overlong forms, no surrogates,
+    // nothing beyond U+10FFFF (Unicode table 3-7).
+    int length = s[0] >= 0xC2 && s[0] <= 0xDF   ? 2
+                 : (s[0] & 0xF0) == 0xE0        ? 3
+                 : s[0] >= 0xF0 && s[0] <= 0xF4 ? 4
+                                                : 0;
+    if (length == 0) return -1;
+    unsigned char low = s[0] == 0xE0 ? 0xA0 : s[0] == 0xF0 ? 0x90 : 0x80;
+    unsigned char high = s[0] == 0xED ? 0x9F : s[0] == 0xF4 ? 0x8F : 0xBF;
+    uint32_t c = s[0] & (0x7Fu >> length);
+    for (int i = 1; i < length; i++) {
+        if ((size_t)i >= n) return 0;
+        if (s[i] < low || s[i] > high) return -i;
+        c = c << 6 | (s[i] & 0x3Fu);
+        low = 0x80;
+        high = 0xBF;
+    }
+    *code = c;
+    return length;
+}
+
+int utf8_write(uint32_t code, char *out) {
+    if (code < 0x80) {
+        out[0] = (char)code;
+        return 1;
+    }
+    int length = code < 0x800 ? 2 : code < 0x10000 ? 3 : 4;
+    for (int i = length - 1; i > 0; i--, code >>= 6) out[i] = (char)(0x80 | (code & 0x3F));
+    out[0] = (char)((0xF0u << (4 - length)) | code);
+    return length;
+}
+
+bool utf8_is_obeyed(uint32_t code) {
+    bool bidi = (code >= 0x202A && code <= 0x202E) || (code >= 0x2066 && code <= 0x2069);
+    return code < 0x20 || (code >= 0x7F && code < 0xA0) || bidi;
+}
+
+size_t utf8_valid_run(const char *text, size_t n) {
+    size_t i = 0;
+    uint32_t code;
+    while (i < n) {
+        int length = utf8_next(text + i, n - i, &code);
+        if (length <= 0) break;
+        i += (size_t)length;
+    }
+    return i;
+}
+
+size_t utf8_invalid_run(const char *text, size_t n) {
+    size_t i = 0;
+    uint32_t code;
+    while (i < n) {
+        int length = utf8_next(text + i, n - i, &code);
+        if (length > 0) break;
+        if (length == 0) return n;
+        i += (size_t)-length;
+    }
+    return i;
+}
+
+// ---- a stream ---------------------------------------------------------------------------------------------
+
+size_t utf8_stream_push(Utf8Stream *stream, const char *bytes, size_t size, char *out) {
+    size_t used = 0, written = 0;
+    uint32_t code;
+    // A kept beginning is completed byte by byte, so that its character need not be copied together.
+    while (stream->n > 0 && used < size) {
+        char *tail = (char *)stream->tail;
+        tail[stream->n] = bytes[used];
+        int length = utf8_next(tail, (size_t)stream->n + 1, &code);
+        if (length < 0) { // the new byte does not go on with it: it is looked at again below
+            written += (size_t)utf8_write(UTF8_REPLACEMENT, out + written);
+            stream->n = 0;
+            break;
+        }
+        used++;
+        stream->n++;
+        if (length > 0) {
+            memcpy(out + written, tail, (size_t)length);
+            written += (size_t)length;
+            stream->n = 0;
+        }
+    }
+    while (used < size) {
+        int length = utf8_next(bytes + used, size - used, &code);
+        if (length == 0) {
+            stream->n = (int)(size - used);
+            memcpy(stream->tail, bytes + used, size - used);
+            break;
+        }
+        if (length > 0) {
+            memcpy(out + written, bytes + used, (size_t)length);
+            written += (size_t)length;
+        } else {
+            length = -length;
+            written += (size_t)utf8_write(UTF8_REPLACEMENT, out + written);
+        }
+        used += (size_t)length;
+    }
+    return written;
+}
+
+size_t utf8_stream_flush(Utf8Stream *stream, char *out) {
+    if (stream->n == 0) return 0;
+    stream->n = 0;
+    return (size_t)utf8_write(UTF8_REPLACEMENT, out);
+}
