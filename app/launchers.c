@@ -75,11 +75,12 @@ static void first_host(const char *list, char host[HOST_ROOM]) {
     host[n] = 0;
 }
 
-// The same for all processes that one mpiexec has started on this host: it gives each a session, or none.
+// The same for all processes that one mpiexec has started on this host: it gives each a session, whose leader it has
+// started, or none. A leader that is no more, or that another namespace hides, led all of them: its session's number.
 static uint64_t starter(void) {
     char path[40], text[400] = "";
-    int parent = (int)getppid();
-    snprintf(path, sizeof path, "/proc/%d/stat", (int)getsid(0));
+    int parent = (int)getsid(0);
+    snprintf(path, sizeof path, "/proc/%d/stat", parent);
     FILE *file = fopen(path, "r");
     if (file) {
         const size_t n = fread(text, 1, sizeof text - 1, file);

@@ -4,9 +4,11 @@
 #include "tests/support/program.h"
 #include "tests/support/test.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static Launched found;
@@ -168,6 +170,43 @@ static void starts_do_not_meet(void **state) {
     assert_string_not_equal(ports[0], ports[2]);
 }
 
+// Where one of two processes goes that mpiexec has started in a session whose leader has ended since.
+static void find_without_leader(int file, int rank) {
+    char words[200];
+    snprintf(words, sizeof words, HYDRA "PMI_SIZE=2 PMI_RANK=%d MPI_LOCALNRANKS=2", rank);
+    set(words);
+    for (int tries = 0; tries < 1000 && !kill(getsid(0), 0); tries++) usleep(10000);
+    if (launchers_find(&found, &error)) *found.join = 0;
+    _exit(write(file, found.join, sizeof found.join) != (ssize_t)sizeof found.join);
+}
+
+static void a_session_outlives_its_leader(void **state) {
+    (void)state;
+    char joins[2][sizeof found.join];
+    int ends[2], status;
+    assert_int_equal(pipe(ends), 0);
+    const pid_t leader = fork();
+    assert_true(leader >= 0);
+    if (!leader) {
+        setsid();
+        // Each has a parent of its own, as where a script of the user's starts it.
+        for (int rank = 0; rank < 2; rank++)
+            if (!fork()) {
+                const pid_t child = fork();
+                if (!child) find_without_leader(ends[1], rank);
+                _exit(waitpid(child, &status, 0) != child);
+            }
+        _exit(0);
+    }
+    close(ends[1]);
+    assert_int_equal(waitpid(leader, &status, 0), leader);
+    for (int rank = 0; rank < 2; rank++)
+        assert_int_equal(read(ends[0], joins[rank], sizeof joins[rank]), sizeof joins[rank]);
+    close(ends[0]);
+    assert_memory_equal(joins[0], "127.0.0.1:", 10);
+    assert_string_equal(joins[0], joins[1]);
+}
+
 // What launchers set for rank %d; and what stdin is for the other one, which does not read it: nothing, or, of srun, what
 // rank 0 gets as well. By a script of the user's, for a card of its own.
 static void launchers_are_understood(void **state) {
@@ -222,9 +261,10 @@ int main(int argc, char **argv) {
 #define ALONE(test) cmocka_unit_test_teardown(test, forget)
 #define STARTED(test) cmocka_unit_test_setup_teardown(test, program_set_up, program_tear_down)
     const struct CMUnitTest tests[] = {
-        ALONE(whoever_has_started_it),          ALONE(hosts_of_a_list),    ALONE(one_inside_the_other),
-        ALONE(what_is_not_whole_is_refused),    ALONE(starts_do_not_meet), STARTED(launchers_are_understood),
-        STARTED(half_of_a_launcher_is_refused),
+        ALONE(whoever_has_started_it),     ALONE(hosts_of_a_list),
+        ALONE(one_inside_the_other),       ALONE(what_is_not_whole_is_refused),
+        ALONE(starts_do_not_meet),         ALONE(a_session_outlives_its_leader),
+        STARTED(launchers_are_understood), STARTED(half_of_a_launcher_is_refused),
     };
     return test_main("launchers", argc, argv, tests);
 }
