@@ -4,6 +4,7 @@
 #define PALAVER_TESTS_TEST_H
 
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -14,8 +15,15 @@ static inline int __attribute__((warn_unused_result)) test_failures(int n) {
     return n;
 }
 
+// Started in the background these are ignored, and what a test starts would ignore them too: until it is there, one that
+// the test sends at once.
+static inline void test_take_signals(void) {
+    signal(SIGINT, SIG_DFL);
+    signal(SIGQUIT, SIG_DFL);
+}
+
 #define test_main(group, argc, argv, tests)                                                                  \
-    ((argc) > 1 ? cmocka_set_test_filter((argv)[1]) : (void)0,                                               \
+    (test_take_signals(), (argc) > 1 ? cmocka_set_test_filter((argv)[1]) : (void)0,                          \
      test_failures(cmocka_run_group_tests_name(group, tests, NULL, NULL)))
 
 #endif

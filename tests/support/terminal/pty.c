@@ -37,7 +37,6 @@ static int timeout(void) {
 }
 
 static _Noreturn void run_child(const PtyOptions *options) {
-    signal(SIGINT, SIG_DFL); // ignored where the tests run in the background
     setenv("TERM", "xterm-256color", 1);
     setenv("LANG", "C.UTF-8", 1);
     unsetenv("LC_ALL");
