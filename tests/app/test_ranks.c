@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -385,6 +386,41 @@ static void a_reply_that_breaks_off_is_kept(void **state) {
     end(&first), end(&other);
 }
 
+// Nobody reads stdout, so that rank 0's thread waits to write, and cannot be told: another one ends the process, and keeps
+// what was shown.
+static void a_reply_that_is_stuck_is_kept(void **state) {
+    enum { PIPE = 4096 };
+    static char said[1 << 16];
+    char address[64];
+    const char *more = "|--ignore-eos|--max-tokens=100000";
+    ranks_address(address);
+    Child other = start(more, 1, address), first = start(more, 0, address);
+    assert_true(fcntl(first.out, F_SETPIPE_SZ, PIPE) >= 0);
+    tell_all(&first, "Write a very long story\n");
+    for (int n = 0, before = -1; n != before || n == 0; usleep(500000))
+        before = n, assert_int_equal(ioctl(first.out, FIONREAD, &n), 0);
+    kill(other.pid, SIGKILL);
+    assert_int_equal(wait_for(&other, SOON), 128 + SIGKILL);
+    assert_int_equal(wait_for(&first, SOON), 1);
+    const ssize_t n = read(first.out, said, sizeof said);
+    assert_true(n > 0);
+    if (!strstr((char *)first.said.data,
+                "is lost: its process has ended; what was finished before, and this answer "
+                "as far as it was shown, are kept"))
+        fail_msg("%s", (char *)first.said.data);
+    Transcript *transcript = kept(*state);
+    if (!transcript) fail_msg("nothing is kept\n%s", (char *)first.said.data);
+    assert_int_equal(transcript_tree(transcript)->n, 1);
+    assert_null(transcript_asked(transcript));
+    const TranscriptNode *node = transcript_node(transcript, 0);
+    assert_string_equal(node->text, "Write a very long story");
+    assert_true(node->reply.interrupted);
+    if (node->reply.size < (size_t)n) fail_msg("%zd bytes were shown, %zu are kept", n, node->reply.size);
+    assert_memory_equal(node->reply.text, said, n);
+    transcript_free(transcript);
+    end(&first), end(&other);
+}
+
 // No word of the reply has come: the question waits to be asked again.
 static void a_question_whose_reading_breaks_off_is_kept(void **state) {
     char address[64];
@@ -462,6 +498,7 @@ int main(int argc, char **argv) {
         RANKS(one_is_killed),
         RANKS(one_is_killed_while_it_reads),
         RANKS(a_reply_that_breaks_off_is_kept),
+        RANKS(a_reply_that_is_stuck_is_kept),
         RANKS(a_question_whose_reading_breaks_off_is_kept),
         RANKS(one_hangs),
         RANKS(one_dies_while_nobody_asks),
