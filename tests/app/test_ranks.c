@@ -244,6 +244,39 @@ static void who_is_another_is_refused(void **state) {
     }
 }
 
+// One bit of a weight that it uses, behind what is compared when they meet: both say which.
+static void a_file_with_another_byte_is_refused(void **state) {
+    enum { AT = 176640 + 600 }; // of the data: in the first eighth of the weight that is named below
+    char address[64], folder[ROOM], arguments[2 * ROOM];
+    Run run;
+    snprintf(arguments, sizeof arguments, "cp -r " BABBLER " %s/", (char *)*state);
+    program_shell(&run, arguments);
+    expect_status(&run, 0);
+    program_free(&run);
+    snprintf(folder, sizeof folder, "%s/babbler/model.safetensors", (char *)*state);
+    Bytes bytes = bytes_of_file(folder);
+    uint64_t header;
+    memcpy(&header, bytes.data, sizeof header);
+    bytes.data[sizeof header + header + AT] ^= 1;
+    FILE *file = fopen(folder, "wb");
+    assert_true(file && fwrite(bytes.data, 1, bytes.size, file) == bytes.size && fclose(file) == 0);
+    bytes_free(&bytes);
+    ranks_address(address);
+    Child first = start("", 0, address);
+    snprintf(arguments, sizeof arguments, "%s/babbler|--device=cpu|--world=2|--rank=1|--join=%s",
+             (char *)*state, address);
+    program_run(&run, arguments, "");
+    expect_status(&run, 3);
+    expect_err(&run, "has refused this rank: its model file is another one than rank 0's: "
+                     "model.layers.1.self_attn.o_proj.weight has other bytes");
+    program_free(&run);
+    assert_int_equal(wait_for(&first, SOON), 3);
+    if (!strstr((char *)first.said.data, "rank 1 (127.0.0.1): its model file is another one than rank 0's: "
+                                         "model.layers.1.self_attn.o_proj.weight has other bytes"))
+        fail_msg("%s", (char *)first.said.data);
+    end(&first);
+}
+
 static void what_is_missing_is_said(void **state) {
     (void)state;
     program_says(TALK "|--world=2|--rank=0", "", 2, "--join HOST:PORT");
@@ -493,6 +526,7 @@ int main(int argc, char **argv) {
         RANKS(they_say_what_one_says),
         RANKS(they_answer_many_at_once),
         RANKS(who_is_another_is_refused),
+        RANKS(a_file_with_another_byte_is_refused),
         RANKS(what_is_missing_is_said),
         RANKS(an_address_that_cannot_be_is_refused),
         RANKS(one_is_killed),
