@@ -1,7 +1,7 @@
 #include "app/ranks.h"
 
-#include "app/fatal.h"
 #include "app/launchers.h"
+#include "app/rescue.h"
 #include "kernels/base/file.h"
 #include "kernels/base/path.h"
 
@@ -81,7 +81,7 @@ Status ranks_find(const Settings *settings, Screen *screen, EngineWorld *world, 
     const bool is_said = said->size > 0 || said->rank >= 0;
     Launched launched = {.size = said->size, .rank = said->rank};
     Status status = is_said ? STATUS_OK : launchers_find(&launched, error);
-    *world = (EngineWorld){.size = 1, .lost = fatal, .tell = tell, .tell_context = screen};
+    *world = (EngineWorld){.size = 1, .lost = rescue_and_end, .tell = tell, .tell_context = screen};
     if (!status && is_said) status = check_said(said, error);
     if (status || launched.size == 1) return status;
     snprintf(text->join, sizeof text->join, "%s", *said->join ? said->join : launched.join);

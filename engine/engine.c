@@ -76,6 +76,7 @@ Status engine_open(const EngineOptions *options, Engine **out, Error *error) {
 void engine_close(Engine *engine) {
     if (!engine) return;
     placement_close(engine);
+    ranks_close(engine);
     world_close(engine->world);
     free(engine->jinja_template);
     vocabulary_close(engine->vocabulary);

@@ -24,7 +24,10 @@ typedef struct EnginePart {
 
 struct Engine {
     Model *model;
-    struct World *world; // of several processes; NULL: it is alone
+    struct World *world;      // of several processes; NULL: it is alone
+    struct RanksFiles *files; // of rank 0 (ranks.c)
+    struct WeightSums
+        *sums; // of its files, where they are compared with other processes' (ranks.c); else NULL
     EnginePart part;
     Tokenizer *tokenizer;
     char *jinja_template; // NULL: none
@@ -85,5 +88,6 @@ Status ranks_meet(Engine *engine, const EngineOptions *options, Error *error);
 // A backend of all of them; `ops` opens what this one has.
 Status ranks_open(Engine *engine, const Ops *ops, const EngineOptions *options, const BackendOptions *backend,
                   Backend **out, Error *error);
+void ranks_close(Engine *engine); // before its model and its world
 
 #endif

@@ -1,16 +1,26 @@
 // Several processes that hold a model together (kernels/hosts): how rank 0's engine comes to its backend, and what another
 // rank has in its place.
+//
+// They hold rank 0's model, to the byte: what the files say besides tensors, and which tensors there are, is compared in full
+// before anything is loaded; of the tensors, all bytes that a rank uses (its layers, and what all layers share) with those
+// of rank 0's files, while they are loaded. What a rank does not use may differ: it changes nothing. The price is that rank 0
+// reads the others' layers too, once: what it found is kept (weight_sums_file.h). Processes of one host that have the same
+// files open read nothing twice.
 #include "engine/engine_internal.h"
 
 #include "engine/backend.h"
 #include "engine/model/model_hash.h"
+#include "engine/model/weight_sums.h"
 #include "engine/model/weights/conversion.h"
-#include "kernels/base/hash.h"
+#include "kernels/base/clock.h"
+#include "kernels/base/text/format.h"
 #include "kernels/hosts/hosts.h"
 #include "kernels/hosts/part.h"
 #include "kernels/part_weights.h"
 #include "kernels/hosts/serve.h"
 
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 static Status meet(const EngineOptions *options, const Model *model, World **world, Error *error) {
@@ -18,12 +28,15 @@ static Status meet(const EngineOptions *options, const Model *model, World **wor
     if (!w->join || !*w->join)
         return error_set(error, STATUS_USAGE,
                          "rank %d of %d: where rank 0 is has to be said: --join HOST:PORT", w->rank, w->size);
+    const ModelFacts facts = model_facts(model);
     const WorldOptions o = {
         .size = w->size,
         .rank = w->rank,
         .address = w->join,
         .key = w->key ? w->key : "",
-        .model = hash_bytes(model_hash(model, HASH_START), &model->weight_bytes, sizeof model->weight_bytes),
+        .model = {{"what their files say of it (config.json, metadata)", facts.says},
+                  {"names, types or shapes of their tensors", facts.tensors},
+                  {"weights", facts.samples}},
         .seconds = w->seconds,
         .interrupt = options->interrupt,
         .tell = w->tell,
@@ -49,9 +62,81 @@ static Status open_own(const void *context, const BackendOptions *options, Backe
     return backend_open(context, options, backend, error);
 }
 
+// ---- files that differ --------------------------------------------------------------------------------------
+
+// Where the ranks' files are compared, rank 0's part of it.
+struct RanksFiles {
+    Engine *engine;
+    EngineWorld world; // tell
+    const atomic_int *interrupt;
+};
+
+static Status begin_files(void *context, int first, int n, bool is_last, Error *error) {
+    struct RanksFiles *f = context;
+    const WeightPart part = {first, n, is_last};
+    Status status = f->engine->sums ? STATUS_OK : weight_sums_open(f->engine->model, &f->engine->sums, error);
+    if (!status) weight_sums_want(f->engine->sums, &part);
+    return status;
+}
+
+static Status start_files(void *context, Error *error) {
+    const struct RanksFiles *f = context;
+    return f->engine->sums ? weight_sums_begin(f->engine->sums, INT_MAX, error) : STATUS_OK;
+}
+
+// It is told once if it takes long.
+static Status await_sums(const struct RanksFiles *f, Error *error) {
+    enum { TURN_MS = 100 };
+    static const double LONG = 3; // seconds
+    const double since = clock_seconds();
+    WeightSums *sums = f->engine->sums;
+    for (bool told = false; !weight_sums_wait(sums, TURN_MS);) {
+        char left[FORMAT_ROOM], words[200];
+        if (f->interrupt && *f->interrupt)
+            return error_set(error, STATUS_INTERRUPTED, "loading was interrupted");
+        if (told || clock_seconds() - since < LONG || !f->world.tell) continue;
+        told = true;
+        format_bytes((double)weight_sums_left(sums), left);
+        snprintf(words, sizeof words, "comparing the other ranks' files with those here: %s to read, once",
+                 left);
+        f->world.tell(f->world.tell_context, words);
+    }
+    return STATUS_OK;
+}
+
+static Status compare_files(void *context, int first, int n, bool is_last, const void *others, size_t bytes,
+                            Error *error) {
+    const struct RanksFiles *f = context;
+    const Checkpoint *c = f->engine->model->checkpoint;
+    const WeightPart part = {first, n, is_last};
+    uint64_t *its = malloc(bytes + 1);
+    if (!its) return error_set(error, STATUS_MEMORY, "no memory for sums");
+    memcpy(its, others, bytes); // which lie as they came
+    Status status = await_sums(f, error);
+    const int64_t differs =
+        status ? -1 : weight_sums_differ(f->engine->sums, &part, its, (int64_t)(bytes / sizeof *its));
+    free(its);
+    if (status || differs < 0) return status;
+    return error_set(
+        error, STATUS_FILE,
+        "its model file is another one than rank 0's: %s has other bytes. Every byte that a rank "
+        "uses has to be that of rank 0's files: copy them anew",
+        checkpoint_tensor(c, differs)->name);
+}
+
+void ranks_close(Engine *engine) {
+    weight_sums_close(engine->sums);
+    free(engine->files);
+    engine->sums = NULL, engine->files = NULL;
+}
+
 Status ranks_open(Engine *engine, const Ops *ops, const EngineOptions *options, const BackendOptions *backend,
                   Backend **out, Error *error) {
     const Model *model = engine->model;
+    const bool compares = model->checkpoint && !options->random_weights;
+    if (!engine->files) engine->files = malloc(sizeof *engine->files);
+    if (!engine->files) return error_set(error, STATUS_MEMORY, "no memory for several ranks");
+    *engine->files = (struct RanksFiles){engine, options->world, options->interrupt};
     const HostsOptions hosts = {
         .world = engine->world,
         .what = {.n_rows = engine->n_rows,
@@ -62,6 +147,11 @@ Status ranks_open(Engine *engine, const Ops *ops, const EngineOptions *options, 
         .head = &model->head,
         .open = open_own,
         .context = ops,
+        .files = {.context = engine->files,
+                  .files = model_files(model),
+                  .begin = compares ? begin_files : NULL,
+                  .start = start_files,
+                  .compare = compare_files},
         .interrupt = options->interrupt,
     };
     return hosts_open(&hosts, backend, out, error);
@@ -133,15 +223,35 @@ static Status open_part(ServePart *part, const WireOpen *what, Error *error) {
     const HeadWeights head = part_weights_head(&model->head, true);
     part->backend = engine->backend;
     part->shape = &s->shape;
+    part->files = model_files(model);
     part->weights =
         part_weights_bytes(engine->backend, options.layers, what->n, what->is_last ? &head : NULL);
     return STATUS_OK;
 }
 
-static Status load_part(ServePart *part, Error *error) {
+// Sums are made beside the loading, of the same bytes.
+static Status sum_part(Serving *s, ServePart *part, Error *error) {
+    enum { TURN_MS = 100 };
+    while (!weight_sums_wait(s->engine.sums, TURN_MS))
+        if (s->options.interrupt && *s->options.interrupt)
+            return error_set(error, STATUS_INTERRUPTED, "loading was interrupted");
+    part->sums = weight_sums_values(s->engine.sums, &part->n_sums);
+    return STATUS_OK;
+}
+
+static Status load_part(ServePart *part, bool sums, Error *error) {
     Serving *s = part->context;
     Engine *engine = &s->engine;
-    Status status = loading_run(engine, &s->options, error);
+    const WeightPart own = {engine->part.first, engine->part.n, engine->part.is_last};
+    Status status = STATUS_OK;
+    weight_sums_close(engine->sums);
+    engine->sums = NULL;
+    if (sums) status = weight_sums_open(engine->model, &engine->sums, error);
+    if (!status && sums) weight_sums_want(engine->sums, &own);
+    if (!status && sums) status = weight_sums_begin(engine->sums, own.first, error);
+    if (!status) status = loading_run(engine, &s->options, error);
+    weight_sums_reach(engine->sums, INT_MAX);
+    if (!status && sums) status = sum_part(s, part, error);
     if (status) return status;
     part->layers = engine->forward.layers + engine->part.first;
     part->head = engine->forward.head;
@@ -190,6 +300,7 @@ Status engine_serve(Model *model, const EngineOptions *options, Error *error) {
     }
     if (!status) status = serve(world, &OPS, s, error);
     world_close(world);
+    if (s) weight_sums_close(s->engine.sums);
     free(s);
     model_close(model);
     return status;

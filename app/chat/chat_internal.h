@@ -47,6 +47,9 @@ typedef struct ChatReply {
     bool overflow_lost;     // there was no memory to note one
     bool speaking;          // it has begun
     Error lost;             // why it broke off: the backend is lost; STATUS_OK: it did not
+    const ChatTurn *turn;   // that it answers; NULL: it goes on with the last reply
+    uint64_t seed, position, next; // of its random numbers, as in its TranscriptReply
+    bool has_own_seed;             // the conversation's stay where they are
     Repetition repetition;
     bool looped;          // and was stopped for it
     double started, told; // seconds of the clock: its first token, its speed was told last
@@ -112,6 +115,14 @@ void chat_snapshot_finish(Chat *chat); // waits for that
 void chat_snapshot_restore(Chat *chat, const char *name);
 // After the first reply from there: how much that was.
 void chat_snapshot_tell(Chat *chat);
+
+// ---- chat_rescue.c
+
+// From here on what rescue_add() gets is kept if another thread ends the process (app/rescue.h), until rescue_settle():
+// as the reply to `turn`, or (NULL) in place of the last one.
+void chat_rescue_begin(Chat *chat, const ChatTurn *turn);
+// What is kept where a reply has broken off.
+const char *chat_rescue_words(const Chat *chat, bool has_asked, bool has_answer);
 
 // ---- chat_seed.c
 

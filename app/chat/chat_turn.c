@@ -4,6 +4,7 @@
 #include "app/chat/report.h"
 #include "app/chat/way.h"
 #include "app/ranks.h"
+#include "app/rescue.h"
 #include "app/signals.h"
 #include "kernels/base/clock.h"
 
@@ -55,6 +56,8 @@ static void on_text(void *user, const char *text, size_t size) {
     Chat *chat = user;
     Error error;
     bool thinking = chat->thoughts.thinking;
+    if (!chat->reply.has_own_seed) chat->reply.next = conversation_settings(chat->conversation)->position;
+    rescue_add(text, size);
     watch_repetition(chat, text, size);
     if (thinking && chat->thoughts.mode == THINK_HIDE) return;
     for (; chat->reply.hushed && size && *text == '\n'; text++) size--;
@@ -118,6 +121,8 @@ static Status make_reply(Chat *chat, bool resume, const uint64_t *seed, Transcri
     if (begin_thoughts(chat, resume, error)) return error->status;
     if (seed) settings->seed = *seed, settings->position = 0;
     *reply = (TranscriptReply){.seed = settings->seed, .position = settings->position};
+    chat->reply.seed = reply->seed, chat->reply.position = reply->position;
+    chat->reply.next = own, chat->reply.has_own_seed = seed != NULL;
     chat_overflow_begin(chat);
     chat->reply.speaking = chat->reply.hushed = chat->reply.looped = false;
     chat->reply.lost.status = STATUS_OK;
@@ -162,6 +167,7 @@ static Status make_reply(Chat *chat, bool resume, const uint64_t *seed, Transcri
 // there, and the backend was lost in it.
 static Status settle_turn(Chat *chat, MessageList *back, Status status, Error *error) {
     if (status) {
+        rescue_done();
         way_take(chat, back);
         return status;
     }
@@ -169,11 +175,13 @@ static Status settle_turn(Chat *chat, MessageList *back, Status status, Error *e
     message_list_free(back);
     if (chat->interactive) (void)transcript_set_talked(chat->transcript, &ignored);
     chat_record_sync(chat);
+    rescue_done();
     if (chat->interactive) screen_space(chat->screen);
     chat_snapshot_tell(chat);
     report_turn(chat);
-    if (chat->reply.lost.status) *error = chat->reply.lost;
-    return chat->reply.lost.status;
+    const Error *lost = &chat->reply.lost;
+    if (!lost->status) return STATUS_OK;
+    return error_set(error, lost->status, "%s; %s", lost->message, chat_rescue_words(chat, true, true));
 }
 
 // A question whose answer may not come is on disk; one that is asked again is there already.
@@ -208,11 +216,17 @@ Status chat_turn_ask_at(Chat *chat, const ChatTurn *turn, Error *error) {
     if (!status) status = way_begin(chat, turn->parent, turn->parent, error);
     if (!status) status = conversation_append(chat->conversation, &user, error);
     if (!status && notes_before(chat)) note_question(chat, turn);
+    chat_rescue_begin(chat, turn);
     if (!status) status = make_reply(chat, false, turn->seed, &node.reply, error);
+    rescue_settle();
     if (status == STATUS_FATAL) note_question(chat, turn);
     if (!status) status = chat_settings_record(chat, error);
     if (!status) status = transcript_add_turn(chat->transcript, turn->parent, turn->why, &node, error);
     if (status) forget_question(chat, status);
+    const Error why = *error;
+    if (status == STATUS_FATAL)
+        (void)error_set(error, status, "%s; %s", why.message,
+                        chat_rescue_words(chat, transcript_asked(chat->transcript) != NULL, false));
     return settle_turn(chat, &back, status, error);
 }
 
@@ -243,7 +257,10 @@ Status chat_turn_continue(Chat *chat, Error *error) {
     if (status) return status;
     status = chat_settings_apply(chat, error);
     if (!status) status = way_begin(chat, tree->nodes[head].parent, head, error);
+    chat_rescue_begin(chat, NULL);
+    if (has_reply) rescue_add(transcript_node(chat->transcript, head)->reply.text, size);
     if (!status) status = make_reply(chat, has_reply, NULL, &reply, error);
+    rescue_settle();
     if (!status && has_reply && reply.size == size && !chat->reply.lost.status)
         screen_notice(chat->screen, "[the reply is complete: there is nothing to go on with]");
     if (!status) status = chat_settings_record(chat, error);

@@ -34,5 +34,8 @@ int serve_main(Program *program, const EngineWorld *world) {
     status = engine_serve(model, &options, &error);
     if (!status) return EXIT_WELL;
     error_prefix(&error, "rank %d: ", world->rank);
-    return program_fail(program, &error, status == STATUS_USAGE ? EXIT_USAGE : EXIT_RUNTIME);
+    return program_fail(program, &error,
+                        status == STATUS_USAGE  ? EXIT_USAGE
+                        : status == STATUS_FILE ? EXIT_MODEL
+                                                : EXIT_RUNTIME);
 }

@@ -280,6 +280,17 @@ const CheckpointTensor *checkpoint_tensor(const Checkpoint *checkpoint, int64_t 
     return index >= 0 && index < checkpoint->n_tensors ? &checkpoint->tensors[index] : NULL;
 }
 
+bool checkpoint_stored(const Checkpoint *checkpoint, int64_t index, int piece, const void **bytes,
+                       size_t *n) {
+    const CheckpointTensor *tensor = checkpoint_tensor(checkpoint, index);
+    bool is_weight;
+    if (!tensor) return false;
+    const bool is_piece = quantized_stored(checkpoint->quantized, tensor->data, piece, &is_weight, bytes, n);
+    if (is_weight || piece > 0) return is_piece;
+    *bytes = tensor->data, *n = tensor->bytes;
+    return true;
+}
+
 const CheckpointTensor *checkpoint_find(const Checkpoint *checkpoint, const char *name) {
     CheckpointTensor wanted = {.name = name};
     const CheckpointTensor *key = &wanted;

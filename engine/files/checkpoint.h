@@ -62,6 +62,10 @@ const CheckpointTensor *checkpoint_tensor(const Checkpoint *checkpoint, int64_t 
 const CheckpointTensor *checkpoint_find(const Checkpoint *checkpoint,
                                         const char *name); // NULL: there is none
 
+// What the files hold of a tensor, piece by piece from 0 on: of a quantised weight the parts
+// that it is made of, which can be read at any time. False: there is no such piece.
+bool checkpoint_stored(const Checkpoint *checkpoint, int64_t index, int piece, const void **bytes, size_t *n);
+
 int checkpoint_n_files(const Checkpoint *checkpoint);
 const char *checkpoint_file(const Checkpoint *checkpoint, int index,
                             int64_t *bytes); // path; bytes may be NULL

@@ -87,6 +87,9 @@ Status safetensors_read_folder(Checkpoint *checkpoint, Error *error);
 // that palaver does not know; STATUS_FILE: parts that are missing or do not fit each other; STATUS_MEMORY.
 Status quantized_open(Checkpoint *checkpoint, Error *error);
 void quantized_close(struct Quantized *quantized); // NULL is fine
+// Pieces of the weight whose place `data` is, as checkpoint_stored(); *is_weight false: it is none.
+bool quantized_stored(const struct Quantized *quantized, const void *data, int piece, bool *is_weight,
+                      const void **bytes, size_t *n);
 
 // Is this the beginning of a GGUF file?
 bool gguf_recognise(const CheckpointFile *file);

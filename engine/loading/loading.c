@@ -1,6 +1,7 @@
 #include "engine/engine_internal.h"
 
 #include "engine/backend.h"
+#include "engine/model/weight_sums.h"
 #include "engine/model/weights/conversion.h"
 #include "engine/smoothing.h"
 #include "kernels/base/text/format.h"
@@ -165,6 +166,7 @@ static Status load_layer(Loading *l, int index, Error *error) {
     if (index < engine->part.first || index >= engine->part.first + engine->part.n) // another process has it
         return engine->backend->ops->load_layer(engine->backend, &layer, &engine->forward.layers[index],
                                                 error);
+    if (!engine->part.is_first) weight_sums_reach(engine->sums, index);
     l->by_reference = backend_maps(engine->backend, index);
     conversion_matrices(model, index, held, (Matrix[CONVERSION_MATRICES]){0});
     for (int i = 0; i < CONVERSION_MATRICES; i++) converted[i] = conversion_awaits(&held[i]);

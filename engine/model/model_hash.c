@@ -4,24 +4,37 @@
 #include "kernels/base/hash.h"
 #include "kernels/base/text/json.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 enum { SAMPLES = 8, SAMPLE_BYTES = 256 };
 
-// Bytes at even distances.
-static uint64_t hash_tensor(uint64_t hash, const CheckpointTensor *t) {
+static uint64_t hash_name(uint64_t hash, const CheckpointTensor *t) {
     hash = hash_bytes(hash, t->name, strlen(t->name) + 1);
     hash = hash_bytes(hash, t->type_name, strlen(t->type_name) + 1);
-    hash = HASH(hash, t->shape);
-    const size_t step = t->bytes / SAMPLES;
-    if (t->bytes <= (size_t)SAMPLES * SAMPLE_BYTES) return hash_bytes(hash, t->data, t->bytes);
-    for (size_t i = 0; i < SAMPLES; i++)
-        hash = hash_bytes(hash, (const char *)t->data + i * step, SAMPLE_BYTES);
+    return HASH(hash, t->shape);
+}
+
+// Bytes at even distances, of each piece.
+static uint64_t hash_samples(uint64_t hash, const Checkpoint *c, int64_t tensor) {
+    const void *data;
+    size_t bytes;
+    for (int piece = 0; checkpoint_stored(c, tensor, piece, &data, &bytes); piece++) {
+        const size_t step = bytes / SAMPLES;
+        if (bytes <= (size_t)SAMPLES * SAMPLE_BYTES) {
+            hash = hash_bytes(hash, data, bytes);
+            continue;
+        }
+        for (size_t i = 0; i < SAMPLES; i++)
+            hash = hash_bytes(hash, (const char *)data + i * step, SAMPLE_BYTES);
+    }
     return hash;
 }
 
-// What the files say besides: windows, caps, scales, norms. Arrays are the tokenizer's.
+// What the files say besides: windows, caps, scales, norms. Arrays are nearly all the tokenizer's, but not those that have
+// a number for each layer.
 static uint64_t hash_meta(uint64_t hash, const Checkpoint *c) {
     char *config =
         checkpoint_config(c) ? json_dumps(checkpoint_config(c), JSON_SORT_KEYS | JSON_COMPACT) : NULL;
@@ -39,12 +52,65 @@ static uint64_t hash_meta(uint64_t hash, const Checkpoint *c) {
     return hash;
 }
 
-uint64_t model_hash(const Model *m, uint64_t hash) {
+static uint64_t hash_arrays(uint64_t hash, const Checkpoint *c) {
+    for (int64_t i = 0; i < checkpoint_n_meta(c); i++) {
+        const MetaValue *v = checkpoint_meta_at(c, i);
+        MetaCursor cursor = {0};
+        MetaValue element;
+        if (v->type != META_ARRAY) continue;
+        hash = HASH(hash, v->count);
+        while (checkpoint_meta_next(v, &cursor, &element)) continue;
+        hash = hash_bytes(hash, v->data, cursor.offset);
+    }
+    return hash;
+}
+
+static uint64_t hash_sizes(const Model *m, uint64_t hash) {
     const int sizes[] = {m->shape.n_layers, m->shape.hidden_size, m->shape.n_heads,
                          m->shape.intermediate_size};
-    hash = HASH(hash, sizes); // all that there is of a model whose weights are made up
-    if (m->checkpoint) hash = hash_meta(hash, m->checkpoint);
-    for (int64_t i = 0; m->checkpoint && i < checkpoint_n_tensors(m->checkpoint); i++)
-        hash = hash_tensor(hash, checkpoint_tensor(m->checkpoint, i));
+    return HASH(hash, sizes); // all that there is of a model whose weights are made up
+}
+
+uint64_t model_hash(const Model *m, uint64_t hash) {
+    const Checkpoint *c = m->checkpoint;
+    hash = hash_sizes(m, hash);
+    if (c) hash = hash_meta(hash, c);
+    for (int64_t i = 0; c && i < checkpoint_n_tensors(c); i++)
+        hash = hash_samples(hash_name(hash, checkpoint_tensor(c, i)), c, i);
     return hash;
+}
+
+ModelFacts model_facts(const Model *m) {
+    const Checkpoint *c = m->checkpoint;
+    ModelFacts f = {hash_sizes(m, HASH_START), HASH_START, HASH_START};
+    if (c) f.says = hash_arrays(hash_meta(f.says, c), c);
+    f.tensors = HASH(f.tensors, m->weight_bytes);
+    for (int64_t i = 0; c && i < checkpoint_n_tensors(c); i++) {
+        f.tensors = hash_name(f.tensors, checkpoint_tensor(c, i));
+        f.samples = hash_samples(f.samples, c, i);
+    }
+    return f;
+}
+
+uint64_t model_files(const Model *m) {
+    char boot[64] = "";
+    const Checkpoint *c = m->checkpoint;
+    FILE *file = fopen("/proc/sys/kernel/random/boot_id", "r");
+    const bool known = file && fgets(boot, sizeof boot, file) && strlen(boot) > 30;
+    if (file) fclose(file);
+    uint64_t hash = hash_bytes(HASH_START, boot, strlen(boot));
+    return c && known && model_hash_files(c, &hash) && hash ? hash : 0;
+}
+
+bool model_hash_files(const Checkpoint *c, uint64_t *hash) {
+    for (int i = 0; i < checkpoint_n_files(c); i++) {
+        struct stat s;
+        if (stat(checkpoint_file(c, i, NULL), &s)) return false;
+        *hash = HASH(*hash, s.st_size);
+        *hash = HASH(*hash, s.st_mtim);
+        *hash = HASH(*hash, s.st_ctim);
+        *hash = HASH(*hash, s.st_dev);
+        *hash = HASH(*hash, s.st_ino);
+    }
+    return true;
 }

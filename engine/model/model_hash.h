@@ -9,4 +9,18 @@
 // take seconds. Of a model whose weights are made up its sizes are all there is.
 uint64_t model_hash(const Model *model, uint64_t hash);
 
+// What has to be the same of processes that hold a model together, in parts that can be named: what the files say besides
+// tensors, in full, with arrays (a GGUF file's tokenizer, too); names, types and shapes of all tensors; and some bytes of each.
+typedef struct ModelFacts {
+    uint64_t says, tensors, samples;
+} ModelFacts;
+ModelFacts model_facts(const Model *model);
+
+// Goes on with sizes, times and inodes of the files. Who writes to one without changing what is sampled of it changes its
+// time, and who sets that back its change time; a copy may have been another file with the same times, and is another inode.
+// False: one cannot be looked at.
+bool model_hash_files(const Checkpoint *checkpoint, uint64_t *hash);
+// Of two processes of one running system alike only where they have the same files; 0: not known.
+uint64_t model_files(const Model *model);
+
 #endif

@@ -12,7 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #define DIGEST_LINE "digest = \"%016" PRIx64 "\"\n"
 enum {
@@ -23,27 +22,11 @@ enum {
     LAYER_BYTES = 64
 };
 
-// Who writes to a file without changing what is sampled of it changes its time, and who sets that back its change time. A
-// copy may have been another file with the same times: it is measured again.
-static Status hash_files(const Checkpoint *c, uint64_t *hash, Error *error) {
-    for (int i = 0; i < checkpoint_n_files(c); i++) {
-        const char *path = checkpoint_file(c, i, NULL);
-        struct stat s;
-        if (stat(path, &s)) return error_set(error, STATUS_FILE, "%s cannot be looked at", path);
-        *hash = HASH(*hash, s.st_size);
-        *hash = HASH(*hash, s.st_mtim);
-        *hash = HASH(*hash, s.st_ctim);
-        *hash = HASH(*hash, s.st_dev);
-        *hash = HASH(*hash, s.st_ino);
-    }
-    return STATUS_OK;
-}
-
 Status smoothing_file_of(const Model *model, SmoothingFile *file, Error *error) {
     uint64_t hash = model_hash(model, HASH_START);
     char tail[64];
-    Status status = hash_files(model->checkpoint, &hash, error);
-    if (status) return status;
+    if (!model_hash_files(model->checkpoint, &hash))
+        return error_set(error, STATUS_FILE, "a file of the model cannot be looked at");
     file->n_layers = model->shape.n_layers, file->layers = model->file_layers;
     snprintf(file->of, sizeof file->of, "%016" PRIx64 ", %d layers", hash, file->n_layers);
     snprintf(tail, sizeof tail, "smoothing/%016" PRIx64 ".toml", hash);

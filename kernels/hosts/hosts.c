@@ -28,18 +28,49 @@ Status hosts_ask(Hosts *h, int rank, void *to, size_t size, Error *error) {
     return wire_is_over(&in) ? STATUS_OK : wire_damaged("an answer", error);
 }
 
+// Whether a rank's files have to be compared with rank 0's: they are the same ones where both are on one host.
+static bool is_compared(const Hosts *h, int rank) {
+    const uint64_t files = h->opened[rank].files;
+    return h->files.begin && (files == 0 || files != h->files.files);
+}
+
+static int n_layers_of(const Hosts *h, int rank) {
+    return h->first[rank + 1] - h->first[rank];
+}
+
 // The others load while rank 0 does.
 static Status tell_to_load(Hosts *h, Error *error) {
     Status status = STATUS_OK;
     for (int rank = 1; rank < h->n && !status; rank++) {
-        hosts_tell(h, rank, WIRE_LOAD, NULL, 0);
+        const WireLoad load = {.sums = is_compared(h, rank)};
+        if (load.sums)
+            status = h->files.begin(h->files.context, h->first[rank], n_layers_of(h, rank),
+                                    rank == last_of(h), error);
+        if (status) return status;
+        hosts_tell(h, rank, WIRE_LOAD, &load, sizeof load);
         status = world_flush(h->world, rank, error);
     }
     h->loads = !status;
+    if (!status && h->files.begin) status = h->files.start(h->files.context, error);
     return status;
 }
 
-static Status await_loading(Hosts *h, Error *error) {
+// A rank whose files are others is told why it ends.
+static Status compare_files(Hosts *h, int rank, const WireIn *sums, Error *error) {
+    Error why, none;
+    Status status = h->files.compare(h->files.context, h->first[rank], n_layers_of(h, rank),
+                                     rank == last_of(h), sums->at, sums->left, &why);
+    if (status == STATUS_FILE) {
+        hosts_tell(h, rank, WIRE_END, why.message, strlen(why.message));
+        (void)world_flush(h->world, rank, &none);
+        return error_set(error, STATUS_FATAL, "rank %d (%s): %s", rank, world_name(h->world, rank),
+                         why.message);
+    }
+    if (status) *error = why;
+    return status;
+}
+
+static Status await_loading(Hosts *h, bool compares, Error *error) {
     Status status = STATUS_OK;
     h->loads = false;
     for (int rank = 1; rank < h->n; rank++) {
@@ -47,7 +78,11 @@ static Status await_loading(Hosts *h, Error *error) {
             if (h->interrupt && *h->interrupt)
                 return error_set(error, STATUS_INTERRUPTED, "loading was interrupted");
         Error other;
-        const Status its = hosts_ask(h, rank, NULL, 0, status ? &other : error);
+        WireIn in;
+        const bool is_last = rank == last_of(h);
+        if (is_last) h->is_open = false;
+        Status its = world_ask(h->world, rank, &in, status ? &other : error);
+        if (!its && !status && compares && is_compared(h, rank)) its = compare_files(h, rank, &in, error);
         if (!status) status = its;
     }
     return status;
@@ -68,7 +103,7 @@ static void hosts_close(Backend *backend) {
     if (!backend) return;
     Hosts *h = hosts_of(backend);
     Error none;
-    if (h->loads) (void)await_loading(h, &none);
+    if (h->loads) (void)await_loading(h, false, &none);
     if (h->is_open) (void)wait_for_all(h, &none); // their answers are on the way
     if (h->own) {
         hosts_free_areas(h);
@@ -142,7 +177,7 @@ Status hosts_open(const HostsOptions *o, const BackendOptions *options, Backend 
     if (!h) return error_set(error, STATUS_MEMORY, "no memory for %d hosts", n);
     h->base.ops = &h->table;
     h->table = HOSTS_OPS;
-    h->world = o->world, h->whole = shape, h->n = n, h->interrupt = o->interrupt;
+    h->world = o->world, h->whole = shape, h->n = n, h->interrupt = o->interrupt, h->files = o->files;
     h->max_tokens = options->max_tokens, h->max_logits = options->max_logits;
     for (int rank = 0; rank <= n; rank++) h->first[rank] = part_first(shape->n_layers, n, rank);
     h->kv = calloc((size_t)shape->n_layers, sizeof *h->kv);
@@ -216,7 +251,7 @@ static Status hosts_load_layer(Backend *backend, const LayerWeights *host, Layer
     layer->index = host->index - h->first[layer->rank];
     Status status = STATUS_OK;
     if (layer->rank == 0) status = own_ops(h)->load_layer(h->own, host, &layer->own, error);
-    if (!status && h->loads && host->index == h->whole->n_layers - 1) status = await_loading(h, error);
+    if (!status && h->loads && host->index == h->whole->n_layers - 1) status = await_loading(h, true, error);
     if (!status) *out = layer;
     return status;
 }

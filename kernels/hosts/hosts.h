@@ -12,6 +12,18 @@
 
 #include "kernels/hosts/world.h"
 
+// How rank 0 finds that another one's files are others than its own, of what it uses of them.
+typedef struct HostsFiles {
+    void *context;
+    uint64_t files; // WireOpened.files of rank 0: of who has the same nothing is compared
+    // A rank begins to load layers [first, first + n) of its files, and of the last rank the output.
+    Status (*begin)(void *context, int first, int n, bool is_last, Error *error);
+    Status (*start)(void *context, Error *error); // all have begun
+    // What it has loaded: STATUS_FILE, and what differs.
+    Status (*compare)(void *context, int first, int n, bool is_last, const void *sums, size_t bytes,
+                      Error *error);
+} HostsFiles;
+
 typedef struct HostsOptions {
     World *world;            // there for the life of the backend
     WireOpen what;           // all have in common: n_rows, weights, head, fp8, context_size
@@ -19,9 +31,13 @@ typedef struct HostsOptions {
     // Opens rank 0's own part.
     Status (*open)(const void *context, const BackendOptions *options, Backend **backend, Error *error);
     const void *context;
+    HostsFiles files;            // begin NULL: nothing is compared
     const atomic_int *interrupt; // while the others load; NULL: never
 } HostsOptions;
 
+// Of load_layer() the last one waits for the others; STATUS_FATAL: one of them is lost, or its files are not rank 0's, which
+// it is told.
+//
 // STATUS_UNSUPPORTED: layers lend each other keys and values, or are fewer than ranks.
 Status hosts_open(const HostsOptions *hosts, const BackendOptions *options, Backend **backend, Error *error);
 

@@ -36,7 +36,8 @@ typedef struct Hosts {
     int max_tokens, max_logits;
     int first[WORLD_MOST + 1];     // layer of each rank
     WireOpened opened[WORLD_MOST]; // what each has opened, but [0]
-    const atomic_int *interrupt;   // while others load; NULL: never
+    HostsFiles files;
+    const atomic_int *interrupt; // while others load; NULL: never
     Layer *layers;
     Head *heads;
     bool loads;       // the others have been told to

@@ -29,11 +29,23 @@ static Status take_open(Server *s, WireIn *in, WireOut *out, Error *error) {
     strncpy(opened.name, ops->name, sizeof opened.name - 1);
     ops->describe(s->part.backend, opened.how, sizeof opened.how);
     ops->memory(s->part.backend, &total, &opened.available);
-    opened.weights = s->part.weights;
+    opened.weights = s->part.weights, opened.files = s->part.files;
     opened.activation_bytes = (int32_t)ops->activation_bytes;
     opened.w8 = ops->w8, opened.decodes = ops->decode != NULL;
     wire_put(out, &opened, sizeof opened);
     return STATUS_OK;
+}
+
+static Status take_load(Server *s, WireIn *in, WireOut *out, Error *error) {
+    WireLoad load;
+    wire_take(in, &load, sizeof load);
+    if (s->part.layers) return wire_damaged("it is loaded", error);
+    if (!wire_is_over(in)) return wire_damaged("what is to be loaded", error);
+    s->part.sums = NULL, s->part.n_sums = 0;
+    Status status = s->ops->load(&s->part, load.sums != 0, error);
+    if (!status && load.sums && s->part.n_sums > 0)
+        wire_put(out, s->part.sums, (size_t)s->part.n_sums * sizeof *s->part.sums);
+    return status;
 }
 
 static Status take_room(Server *s, WireIn *in, WireOut *out, Error *error) {
@@ -65,7 +77,7 @@ Status server_take(Server *s, uint32_t type, WireIn *in, WireOut *out, Error *er
     if (type >= WIRE_QKV && !s->part.layers) return wire_damaged("nothing is loaded", error);
     switch (type) {
     case WIRE_LOAD:
-        return s->part.layers ? wire_damaged("it is loaded", error) : s->ops->load(&s->part, error);
+        return take_load(s, in, out, error);
     case WIRE_ROOM:
         return take_room(s, in, out, error);
     case WIRE_COUNTS:
@@ -147,6 +159,9 @@ Status serve(World *world, const ServeOps *ops, void *context, Error *error) {
     Status status = server_open(ops, context, &s, error);
     while (!status) {
         status = world_receive(world, &header, &in, error);
+        if (!status && header.type == WIRE_END && in.left > 0)
+            status = error_set(error, STATUS_FILE, "rank 0 at %s has refused this rank: %.*s",
+                               world_name(world, 0), (int)(in.left < 400 ? in.left : 400), in.at);
         if (status || header.type == WIRE_END) break;
         if (wire_is_answered(header.type))
             status = answer(world, s, header.type, &in, &failure, error);

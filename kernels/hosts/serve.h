@@ -12,7 +12,10 @@ typedef struct ServePart {
     Layer **layers;            // [shape->n_layers]
     Head *head;                // of the last rank
     int max_tokens, max_logits;
-    int64_t weights; // bytes
+    int64_t weights;      // bytes
+    uint64_t files;       // WireOpened.files
+    const uint64_t *sums; // [n_sums] of what was loaded
+    int64_t n_sums;
     // The server's own:
     KvLayer *kv;  // [shape->n_layers]
     int n_tokens; // of the step that was begun last
@@ -22,14 +25,15 @@ typedef struct ServePart {
 // What the caller does: it has the files, and the layer loop.
 typedef struct ServeOps {
     Status (*open)(ServePart *part, const WireOpen *what, Error *error);
-    Status (*load)(ServePart *part, Error *error);
+    Status (*load)(ServePart *part, bool sums, Error *error); // sums: part->sums is to be filled, too
     void (*close)(ServePart *part);
     // The layers over part->x, whatever x is given, and logits of all rows: `part` is a ServePart (DecodeStep.pass).
     Status (*pass)(const void *part, const PassBuffers *buffers, Error *error);
     const int *(*windows)(const ServePart *part); // of the layers
 } ServeOps;
 
-// Until rank 0 says that it is over: STATUS_OK. STATUS_FATAL: rank 0 is lost, or the device.
+// Until rank 0 says that it is over: STATUS_OK. STATUS_FILE: it does not want this rank's files; STATUS_FATAL: rank 0 is lost,
+// or the device.
 Status serve(World *world, const ServeOps *ops, void *context, Error *error);
 
 // One message, as serve() takes it; what an answer holds behind its WireAnswer goes to `out`. For tests.

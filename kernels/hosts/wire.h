@@ -9,7 +9,7 @@
 #include "kernels/ops.h"
 
 enum {
-    WIRE_VERSION = 1,
+    WIRE_VERSION = 2,
     WIRE_MOST = 1 << 28,  // bytes of a message
     WIRE_PIECE = 4 << 20, // of memory that is written or read in one message
     WIRE_TEXT = 256,
@@ -17,10 +17,10 @@ enum {
 
 typedef enum WireType {
     WIRE_ANSWER = 1, // WireAnswer, and what was asked for
-    WIRE_END,
+    WIRE_END,        // why, if something is wrong
     // Answered each:
-    WIRE_OPEN, // WireOpen → WireOpened
-    WIRE_LOAD,
+    WIRE_OPEN,        // WireOpen → WireOpened
+    WIRE_LOAD,        // WireLoad → sums of tensors, if they are wanted
     WIRE_ROOM,        // WireRoom → int64_t
     WIRE_ALLOC,       // WireAlloc
     WIRE_READ,        // WireMemory → bytes
@@ -74,9 +74,15 @@ typedef struct WireOpen {
 typedef struct WireOpened {
     char name[32], how[WIRE_TEXT]; // of the backend: Ops.name, and its description
     int64_t available, weights;    // bytes
+    uint64_t files;                // the same of two processes: they have the same files open; 0: not known
     int32_t activation_bytes;
     int32_t w8, decodes;
 } WireOpened;
+
+typedef struct WireLoad {
+    int32_t sums,
+        unused; // uint64_t of each tensor, over all its bytes in the rank's files; 0: it does not use it
+} WireLoad;
 
 typedef struct WireRoom {
     int32_t n_rows, n_slots;

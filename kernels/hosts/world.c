@@ -43,6 +43,7 @@ void world_close(World *w) {
     for (int i = 0; i < w->options.size; i++) writer_close(&w->links[i]);
     reader_close(w);
     pulse_close(w);
+    lobby_close(w);
     for (int i = world_first(w); i < world_end(w); i++) {
         Link *link = &w->links[i];
         socket_close(&link->data);

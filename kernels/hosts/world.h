@@ -18,27 +18,36 @@ enum {
     WORLD_PATIENCE = 6,
     WORLD_KEY_ROOM = 256,
     WORLD_NAME_ROOM = 64,
+    WORLD_FACTS = 3,
 };
 
+// Something that has to be the same everywhere; `what` says what differs where it is not.
+typedef struct WorldFact {
+    const char *what; // NULL: none
+    uint64_t hash;
+} WorldFact;
+
 typedef struct WorldOptions {
-    int size, rank;              // 2 <= size <= WORLD_MOST
-    const char *address;         // HOST:PORT of rank 0, [HOST]:PORT where HOST has colons
-    const char *key;             // not ""
-    uint64_t model;              // what tells the model from others: the same everywhere
-    int seconds;                 // to wait for the others to come; 0: 120
-    const atomic_int *interrupt; // while it waits; NULL: never
-    // From world_open(), if somebody is waited for longer than a moment, and who was turned away meanwhile: one line, without
-    // its end; NULL: nobody is told.
+    int size, rank;               // 2 <= size <= WORLD_MOST
+    const char *address;          // HOST:PORT of rank 0, [HOST]:PORT where HOST has colons
+    const char *key;              // not ""
+    WorldFact model[WORLD_FACTS]; // what tells the model from others
+    int seconds;                  // to wait for the others to come; 0: 120
+    const atomic_int *interrupt;  // while it waits; NULL: never
+    // From world_open(), if somebody is waited for longer than a moment, who was turned away meanwhile, and who has come and
+    // gone again: one line, without its end; NULL: nobody is told.
     void (*tell)(void *context, const char *words);
     void *tell_context;
-    // From the pulse's thread, if a rank is lost and the caller's thread has not been told within 2 seconds; NULL: nothing.
+    // From the pulse's thread, if a rank is lost and the caller's thread has not been told within 2 seconds: which, and why;
+    // NULL: nothing.
     void (*lost)(const char *words);
 } WorldOptions;
 
 typedef struct World World;
 
-// Rank 0 waits for all others; any other for rank 0. STATUS_USAGE: an address or a rank that cannot be; STATUS_DEVICE:
-// somebody did not come, or is of another build, model or key: which, and what differs.
+// Rank 0 waits for all others; any other for rank 0. Who ends while others are awaited is waited for again. Who comes as a
+// rank that is there is refused, also later: rank 0 listens for as long as the world is. STATUS_USAGE: an address or a rank
+// that cannot be; STATUS_DEVICE: somebody did not come, or is of another build, model or key: which, and what differs.
 Status world_open(const WorldOptions *options, World **world, Error *error);
 void world_close(World *world); // rank 0 tells the others; NULL is fine
 

@@ -1,5 +1,6 @@
 // Who may join a world: a greeting on each connection, by which both sides prove that they know the key, and compare what
 // has to be the same.
+#include "kernels/base/clock.h"
 #include "kernels/base/digest.h"
 #include "kernels/hosts/world_internal.h"
 
@@ -7,25 +8,11 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/socket.h>
 
-enum { NONCE = 32, PROOF = 32, BLOCK = 64, WORDS = 400 };
+enum { BLOCK = 64, WORDS = 400 };
 
 static const char MAGIC[8] = "palaver";
-
-// What each side says of itself.
-typedef struct Greeting {
-    char magic[8];
-    uint32_t wire, abi, structs; // structs: bytes of what travels as it lies in memory
-    int32_t kind, rank, size;
-    uint64_t model;
-    char version[32];
-    uint8_t nonce[NONCE];
-} Greeting;
-
-typedef struct Answer {
-    Greeting own;
-    uint8_t proof[PROOF];
-} Answer;
 
 typedef struct Verdict {
     int32_t is_welcome;
@@ -39,19 +26,19 @@ static bool greet(const World *w, int kind, Greeting *to) {
                                 sizeof(WireOpen) * 7 + sizeof(WireOpened) * 11 + sizeof(LogitAdjustment) * 13,
                      .kind = kind,
                      .rank = w->options.rank,
-                     .size = w->options.size,
-                     .model = w->options.model};
+                     .size = w->options.size};
+    for (int i = 0; i < WORLD_FACTS; i++) to->facts[i] = w->options.model[i].hash;
     memcpy(to->magic, MAGIC, sizeof MAGIC);
     snprintf(to->version, sizeof to->version, "%s", PALAVER_VERSION);
-    return getrandom(to->nonce, NONCE, 0) == NONCE;
+    return getrandom(to->nonce, JOIN_NONCE, 0) == JOIN_NONCE;
 }
 
 // ---- the key ----------------------------------------------------------------------------------------------
 
-static void end_digest(Digest *digest, uint8_t bytes[PROOF]) {
+static void end_digest(Digest *digest, uint8_t bytes[JOIN_PROOF]) {
     char hex[DIGEST_HEX];
     digest_end(digest, hex);
-    for (int i = 0; i < PROOF; i++) {
+    for (int i = 0; i < JOIN_PROOF; i++) {
         unsigned value = 0;
         sscanf(hex + (ptrdiff_t)2 * i, "%2x", &value);
         bytes[i] = (uint8_t)value;
@@ -60,7 +47,7 @@ static void end_digest(Digest *digest, uint8_t bytes[PROOF]) {
 
 // HMAC of who speaks, and of both greetings.
 static void prove(const World *w, const char *who, const Greeting *asker, const Greeting *answerer,
-                  uint8_t proof[PROOF]) {
+                  uint8_t proof[JOIN_PROOF]) {
     uint8_t key[BLOCK] = {0}, pad[BLOCK];
     Digest digest;
     const size_t length = strlen(w->options.key);
@@ -81,13 +68,13 @@ static void prove(const World *w, const char *who, const Greeting *asker, const 
     for (int i = 0; i < BLOCK; i++) pad[i] = key[i] ^ 0x5c;
     digest_begin(&digest, DIGEST_SHA256);
     digest_add(&digest, pad, BLOCK);
-    digest_add(&digest, proof, PROOF);
+    digest_add(&digest, proof, JOIN_PROOF);
     end_digest(&digest, proof);
 }
 
-static bool is_same(const uint8_t a[PROOF], const uint8_t b[PROOF]) {
+static bool is_same(const uint8_t a[JOIN_PROOF], const uint8_t b[JOIN_PROOF]) {
     unsigned differs = 0;
-    for (int i = 0; i < PROOF; i++) differs |= a[i] ^ b[i];
+    for (int i = 0; i < JOIN_PROOF; i++) differs |= a[i] ^ b[i];
     return differs == 0;
 }
 
@@ -95,9 +82,9 @@ static bool is_same(const uint8_t a[PROOF], const uint8_t b[PROOF]) {
 
 Status join_ask(const World *w, int kind, int socket, Error *error) {
     Greeting own;
-    Answer answer;
+    JoinAnswer answer;
     Verdict verdict;
-    uint8_t proof[PROOF];
+    uint8_t proof[JOIN_PROOF];
     if (!greet(w, kind, &own)) return error_set(error, STATUS_DEVICE, "no random numbers to join with");
     const bool answers =
         socket_write(socket, &own, sizeof own) && socket_read(socket, &answer, sizeof answer);
@@ -126,64 +113,105 @@ Status join_ask(const World *w, int kind, int socket, Error *error) {
                                           w->options.address, verdict.words);
 }
 
+// ---- rank 0 -------------------------------------------------------------------------------------------------
+
 // What of it differs that must not.
 static bool differs(const World *w, const Greeting *own, const Greeting *its, char words[WORDS]) {
+    int fact = 0;
+    while (fact < WORLD_FACTS && its->facts[fact] == own->facts[fact]) fact++;
     if (memcmp(its->version, own->version, sizeof own->version) || its->wire != own->wire ||
         its->abi != own->abi || its->structs != own->structs)
         snprintf(words, WORDS, "it is palaver %.31s of another build than %s here", its->version,
                  own->version);
     else if (its->size != own->size || its->rank < 1 || its->rank >= own->size)
         snprintf(words, WORDS, "it is rank %d of %d, of %d here", its->rank, its->size, own->size);
-    else if (its->model != own->model)
-        snprintf(words, WORDS, "its model is another one");
+    else if (fact < WORLD_FACTS)
+        snprintf(words, WORDS, "its model is another one than here: %s differ",
+                 w->options.model[fact].what ? w->options.model[fact].what : "its files");
     else if (its->kind != JOIN_DATA && its->kind != JOIN_PULSE)
         snprintf(words, WORDS, "it wants what palaver has not");
-    else if ((its->kind == JOIN_DATA ? w->links[its->rank].data : w->links[its->rank].pulse) >= 0)
-        snprintf(words, WORDS, "rank %d is there already", its->rank);
     else
         return false;
     return true;
 }
 
-// The greeting of somebody who is palaver.
-static bool hear(int socket, const char *name, Greeting *its, Error *error) {
-    const bool speaks = socket_read(socket, its, sizeof *its);
-    if (speaks && memcmp(its->magic, MAGIC, sizeof MAGIC) == 0) return true;
-    error_set(error, STATUS_DEVICE, "a caller from %s was turned away: it %s", name,
-              speaks ? "is not palaver" : "said nothing, or has gone");
-    return false;
+// Its place is taken: by a link, or by one that has come by half.
+static bool is_there(const World *w, const Greeting *its, char words[WORDS]) {
+    const Link *link = &w->links[its->rank];
+    if ((its->kind == JOIN_DATA ? link->data : link->pulse) < 0) return false;
+    snprintf(words, WORDS, "rank %d is there already, at %s: each --rank is for one process", its->rank,
+             link->name);
+    return true;
 }
 
-bool join_answer(const World *w, int socket, const char *name, int *rank, int *kind, Status *status,
-                 Error *error) {
-    Greeting its;
-    Answer answer = {0};
+// Reads on until n bytes are there. JOIN_IN: they are.
+static JoinResult read_on(Caller *c, void *bytes, size_t n) {
+    while (c->n < n) {
+        const ssize_t got = recv(c->socket, (char *)bytes + c->n, n - c->n, 0);
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return JOIN_WAITS;
+        if (got <= 0) return JOIN_AWAY;
+        c->n += (size_t)got;
+    }
+    c->n = 0;
+    return JOIN_IN;
+}
+
+// What a caller that has not greeted is turned away for.
+static JoinResult refuse_stranger(const Caller *c, const char *why, Error *error) {
+    error_set(error, STATUS_DEVICE, "a caller from %s was turned away: it %s", c->name, why);
+    return JOIN_AWAY;
+}
+static JoinResult refuse_unproven(const Caller *c, const char *why, Error *error) {
+    error_set(error, STATUS_DEVICE, "rank %d from %s was turned away: it %s", c->its.rank, c->name, why);
+    return JOIN_AWAY;
+}
+
+static bool is_late(const Caller *c) {
+    return clock_seconds() - c->since > LOBBY_SECONDS;
+}
+
+// Its greeting, once it is whole, is answered; a stranger is known by its first bytes.
+static JoinResult take_greeting(const World *w, Caller *c, Error *error) {
+    const JoinResult result = read_on(c, &c->its, sizeof c->its);
+    const size_t n = result == JOIN_IN ? sizeof MAGIC : c->n < sizeof MAGIC ? c->n : sizeof MAGIC;
+    if (memcmp(c->its.magic, MAGIC, n) != 0) return refuse_stranger(c, "is not palaver", error);
+    if (result == JOIN_AWAY) return refuse_stranger(c, "has gone before it said who it is", error);
+    if (result == JOIN_WAITS)
+        return is_late(c) ? refuse_stranger(c, "did not say who it is", error) : JOIN_WAITS;
+    c->its.version[sizeof c->its.version - 1] = 0;
+    c->greeted = true;
+    if (!greet(w, 0, &c->answer.own))
+        return refuse_unproven(c, "came when no random numbers were left", error);
+    prove(w, "rank 0", &c->its, &c->answer.own, c->answer.proof);
+    return socket_write(c->socket, &c->answer, sizeof c->answer)
+               ? JOIN_IN
+               : refuse_unproven(c, "has ended before it joined", error);
+}
+
+JoinResult join_go_on(const World *w, Caller *c, Error *error) {
     Verdict verdict = {0};
-    uint8_t proof[PROOF], own[PROOF];
-    *status = STATUS_OK;
-    if (!hear(socket, name, &its, error)) return false;
-    if (!greet(w, 0, &answer.own)) {
-        *status = error_set(error, STATUS_DEVICE, "no random numbers to join with");
-        return false;
-    }
-    its.version[sizeof its.version - 1] = 0;
-    prove(w, "rank 0", &its, &answer.own, answer.proof);
-    const bool proves =
-        socket_write(socket, &answer, sizeof answer) && socket_read(socket, proof, sizeof proof);
-    prove(w, "rank", &its, &answer.own, own);
-    if (!proves || !is_same(own, proof)) {
-        error_set(error, STATUS_DEVICE, "rank %d from %s was turned away: %s", its.rank, name,
-                  proves ? "it has another key (--join-key)"
-                         : "it has ended, or was stopped, before it joined");
-        return false;
-    }
-    verdict.is_welcome = !differs(w, &answer.own, &its, verdict.words);
-    const bool heard = socket_write(socket, &verdict, sizeof verdict);
-    if (!verdict.is_welcome)
-        *status =
-            error_set(error, STATUS_USAGE, "rank %d at %s cannot join: %s", its.rank, name, verdict.words);
-    if (!heard || !verdict.is_welcome) return false;
-    socket_set_patience(socket, 0, 0);
-    *rank = its.rank, *kind = its.kind;
-    return true;
+    uint8_t own[JOIN_PROOF];
+    JoinResult result = c->greeted ? JOIN_IN : take_greeting(w, c, error);
+    if (result != JOIN_IN) return result;
+    result = read_on(c, c->proof, sizeof c->proof);
+    if (result == JOIN_WAITS)
+        return is_late(c) ? refuse_unproven(c, "was stopped before it joined", error) : JOIN_WAITS;
+    if (result == JOIN_AWAY) return refuse_unproven(c, "has ended before it joined", error);
+    prove(w, "rank", &c->its, &c->answer.own, own);
+    if (!is_same(own, c->proof)) return refuse_unproven(c, "has another key (--join-key)", error);
+    if (differs(w, &c->answer.own, &c->its, verdict.words))
+        result = JOIN_DIFFERS;
+    else if (is_there(w, &c->its, verdict.words))
+        result = JOIN_TWICE;
+    verdict.is_welcome = result == JOIN_IN;
+    const bool heard = socket_write(c->socket, &verdict, sizeof verdict);
+    if (result == JOIN_TWICE)
+        error_set(error, STATUS_USAGE, "rank %d from %s was turned away: %s", c->its.rank, c->name,
+                  verdict.words);
+    else if (result == JOIN_DIFFERS)
+        error_set(error, STATUS_USAGE, "rank %d at %s cannot join: %s", c->its.rank, c->name, verdict.words);
+    else if (!heard)
+        return refuse_unproven(c, "has ended before it joined", error);
+    return result;
 }

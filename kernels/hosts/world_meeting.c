@@ -1,16 +1,17 @@
 // How a world comes together: rank 0 listens until all others are there, who look for it. Who waits longer than a moment says
-// for whom, and who has begun to join ends it or is told of within ten seconds.
+// for whom; who has come, or begun to, and is gone or silent is told of at once or within ten seconds, and waited for again.
 #include "kernels/base/clock.h"
 #include "kernels/hosts/world_internal.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { SECONDS = 120, BEGUN_SECONDS = 5, LINE = 1000 };
-static const double MOMENT = 1.5; // seconds
+enum { SECONDS = 120, BEGUN_SECONDS = 5, LOOK_MS = 200, MOST_TOLD = 20, LINE = 1000 };
+static const double MOMENT = 1.5, BEAT = 0.5; // seconds
 
 typedef struct Meeting {
     World *world;
@@ -18,7 +19,10 @@ typedef struct Meeting {
     double since, until;
     bool has_told;
     char turned_away[LINE]; // who came last of those
+    int n_turned_away;
+    char left[LINE / 2]; // who left last of those that had come
     char stranger[WORLD_NAME_ROOM];
+    Error refused; // who knows the key and can be none of this world
 } Meeting;
 
 static bool is_interrupted(const World *w) {
@@ -57,9 +61,9 @@ static void tell_waiting(Meeting *m) {
     tell(w, words);
 }
 
-// Once, however often it comes.
+// Once, however often it comes; and not without end, whoever calls.
 static void tell_turned_away(Meeting *m, const char *words) {
-    if (strcmp(words, m->turned_away) == 0) return;
+    if (strcmp(words, m->turned_away) == 0 || m->n_turned_away++ >= MOST_TOLD) return;
     snprintf(m->turned_away, LINE, "%s", words);
     tell(m->world, m->turned_away);
 }
@@ -67,67 +71,111 @@ static void tell_turned_away(Meeting *m, const char *words) {
 static Status fail_missing(const Meeting *m, Error *error) {
     char who[64];
     name_missing(m->world, who);
-    return error_set(error, STATUS_DEVICE, "%s did not come to %s%s%s", who, m->world->options.address,
+    return error_set(error, STATUS_DEVICE, "%s did not come to %s%s%s%s%s", who, m->world->options.address,
+                     *m->left ? "; " : "", m->left,
                      *m->stranger ? "; somebody came without the key, from " : "", m->stranger);
 }
 
 // ---- rank 0 -------------------------------------------------------------------------------------------------
 
-// Who has come and gone again while others were awaited, or does not go on.
-static Status check_there(const World *w, Error *error) {
+// Who has come and is not there any more is waited for again: it may be started anew.
+static void part_from(Meeting *m, int rank, const char *why) {
+    const World *w = m->world;
+    Link *link = &m->world->links[rank];
+    char words[LINE];
+    socket_close(&link->data);
+    socket_close(&link->pulse);
+    const double left = m->until - clock_seconds();
+    snprintf(m->left, sizeof m->left, "rank %d (%s) %s", rank, link->name, why);
+    snprintf(words, sizeof words, "%s; waiting for rank %d again, at most %.0f s", m->left, rank,
+             left > 0 ? left : 0);
+    tell(w, words);
+}
+
+// Who is there sends beats; whose other connection has not come sends nothing.
+static bool has_gone(Link *link, double now) {
+    char beats[256];
+    bool gone = false;
+    const int sockets[] = {link->data, link->pulse};
+    for (int i = 0; i < 2; i++) {
+        const ssize_t n = sockets[i] < 0 ? -1
+                                         : recv(sockets[i], beats, sizeof beats,
+                                                i == 0 ? MSG_PEEK | MSG_DONTWAIT : MSG_DONTWAIT);
+        if (sockets[i] < 0) continue;
+        if (n > 0) link->heard = now;
+        gone = gone || n == 0 || (n < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR);
+    }
+    return gone;
+}
+
+static void check_there(Meeting *m) {
+    World *w = m->world;
     const double now = clock_seconds();
-    char byte;
+    char why[80];
     for (int i = 1; i < w->options.size; i++) {
-        const Link *link = &w->links[i];
-        const bool begun = (link->data >= 0) != (link->pulse >= 0);
-        const int socket = link->data >= 0 ? link->data : link->pulse;
-        const ssize_t n = socket >= 0 ? recv(socket, &byte, 1, MSG_PEEK | MSG_DONTWAIT) : 1;
-        if (n == 0 || (n < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR))
-            return error_set(error, STATUS_DEVICE, "rank %d (%s) has come and gone again", i, link->name);
-        if (begun && now - link->heard > BEGUN_SECONDS)
-            return error_set(error, STATUS_DEVICE,
-                             "rank %d (%s) has begun to join, and has not been heard of for %d seconds", i,
-                             link->name, BEGUN_SECONDS);
+        Link *link = &w->links[i];
+        const bool by_half = (link->data >= 0) != (link->pulse >= 0);
+        const int patience = by_half ? BEGUN_SECONDS : WORLD_PATIENCE;
+        if (link->data < 0 && link->pulse < 0) continue;
+        snprintf(why, sizeof why, "has %s, and has not been heard of for %d seconds",
+                 by_half ? "begun to join" : "come", patience);
+        if (has_gone(link, now))
+            part_from(m, i, "has come and gone again");
+        else if (now - link->heard > patience)
+            part_from(m, i, why);
     }
-    return STATUS_OK;
 }
 
-static Status take_caller(Meeting *m, int socket, const char *name, Error *error) {
-    World *w = m->world;
-    Status status;
-    int rank, kind;
-    if (!join_answer(w, socket, name, &rank, &kind, &status, error)) {
-        if (!status) tell_turned_away(m, error->message);
-        snprintf(m->stranger, sizeof m->stranger, "%s", name);
-        socket_close(&socket);
-        return status;
+static void take_caller(void *context, JoinResult result, const Caller *c, const Error *error) {
+    Meeting *m = context;
+    if (result == JOIN_IN) {
+        Link *link = &m->world->links[c->its.rank];
+        if (c->its.kind == JOIN_DATA)
+            link->data = c->socket;
+        else
+            link->pulse = c->socket;
+        link->heard = clock_seconds();
+        snprintf(link->name, sizeof link->name, "%s", c->name);
+    } else if (result == JOIN_DIFFERS) {
+        if (!m->refused.status) m->refused = *error;
+    } else {
+        tell_turned_away(m, error->message);
+        if (result == JOIN_AWAY) snprintf(m->stranger, sizeof m->stranger, "%s", c->name);
     }
-    Link *link = &w->links[rank];
-    if (kind == JOIN_DATA)
-        link->data = socket;
-    else
-        link->pulse = socket;
-    link->heard = clock_seconds();
-    snprintf(link->name, sizeof link->name, "%s", name);
-    return STATUS_OK;
 }
 
-static Status gather(Meeting *m, int listener, Error *error) {
+// Until something comes, or somebody who has come closes.
+static void look(const World *w) {
+    struct pollfd ready[LOBBY_MOST + 1 + 2 * WORLD_MOST];
+    nfds_t n = (nfds_t)lobby_sockets(w, ready);
+    for (int i = 1; i < w->options.size; i++) { // poll() passes over sockets that are not there
+        ready[n++] = (struct pollfd){.fd = w->links[i].data, .events = POLLRDHUP};
+        ready[n++] = (struct pollfd){.fd = w->links[i].pulse, .events = POLLRDHUP};
+    }
+    (void)poll(ready, n, LOOK_MS);
+}
+
+static Status gather(Meeting *m, Error *error) {
     World *w = m->world;
-    char name[WORLD_NAME_ROOM];
-    int first = 0, socket;
-    Status status = STATUS_OK;
-    while (!status && n_missing(w, &first) > 0) {
+    int first = 0;
+    double beaten = 0;
+    while (n_missing(w, &first) > 0) {
         if (is_interrupted(w)) return error_set(error, STATUS_INTERRUPTED, "interrupted");
         if (clock_seconds() > m->until) return fail_missing(m, error);
         tell_waiting(m);
-        pulse_beat(w); // who is there waits for the others, too
-        if (socket_accept(listener, &socket, name))
-            status = take_caller(m, socket, name, error);
-        else
-            status = check_there(w, error);
+        if (clock_seconds() - beaten > BEAT) pulse_beat(w), beaten = clock_seconds(); // they wait, too
+        look(w);
+        check_there(m); // before callers are: it may be the same rank, started again
+        lobby_turn(w, take_caller, m);
+        if (!m->refused.status) continue;
+        *error = m->refused;
+        return error->status;
     }
-    return status;
+    for (int i = 1; i < w->options.size; i++) {
+        socket_set_waiting(w->links[i].data, true);
+        socket_set_waiting(w->links[i].pulse, true);
+    }
+    return STATUS_OK;
 }
 
 // ---- the others ---------------------------------------------------------------------------------------------
@@ -155,12 +203,9 @@ Status meeting_run(World *w, Error *error) {
     const int seconds = w->options.seconds > 0 ? w->options.seconds : SECONDS;
     const double now = clock_seconds();
     Meeting m = {.world = w, .seconds = seconds, .since = now, .until = now + seconds};
-    int listener = -1;
     if (w->options.rank == 0) {
-        Status status = socket_listen(w->options.address, &listener, error);
-        if (!status) status = gather(&m, listener, error);
-        socket_close(&listener);
-        return status;
+        Status status = lobby_open(w, error);
+        return status ? status : gather(&m, error);
     }
     Status status = connect_one(&m, JOIN_DATA, &w->links[0].data, error);
     if (!status) status = connect_one(&m, JOIN_PULSE, &w->links[0].pulse, error);

@@ -55,8 +55,7 @@ static void tell(World *w) {
     for (int i = world_first(w); i < world_end(w); i++) {
         const Link *link = &w->links[i];
         if (!atomic_load(&link->lost)) continue;
-        snprintf(words, sizeof words, "palaver: rank %d (%s) is lost: %s; what was finished before is kept\n",
-                 i, link->name, link->why);
+        snprintf(words, sizeof words, "rank %d (%s) is lost: %s", i, link->name, link->why);
         if (!atomic_load(&w->closes) && !atomic_load(&w->told)) w->options.lost(words);
         return;
     }
@@ -68,15 +67,23 @@ static bool any_lost(const World *w) {
     return false;
 }
 
+// Who calls now comes too late, and is told so; the screen is another thread's.
+static void take_late(void *context, JoinResult result, const Caller *caller, const Error *error) {
+    (void)context, (void)error;
+    int socket = caller->socket;
+    if (result == JOIN_IN) socket_close(&socket); // all are there: it cannot be
+}
+
 static void *run(void *context) {
     World *w = context;
     double beaten = 0, since = 0, looked = clock_seconds(); // since: when somebody is lost
-    struct pollfd ready[WORLD_MOST + 1] = {{.fd = w->wakes[0], .events = POLLIN}};
+    struct pollfd ready[1 + WORLD_MOST + LOBBY_MOST + 1] = {{.fd = w->wakes[0], .events = POLLIN}};
     for (;;) {
         nfds_t n = 1;
         for (int i = world_first(w); i < world_end(w); i++)
             if (!atomic_load(&w->links[i].lost))
                 ready[n++] = (struct pollfd){.fd = w->links[i].pulse, .events = POLLIN};
+        n += (nfds_t)lobby_sockets(w, ready + n);
         (void)poll(ready, n, 250);
         if (ready[0].revents || atomic_load(&w->closes)) return NULL;
         const double now = clock_seconds();
@@ -85,6 +92,7 @@ static void *run(void *context) {
         looked = now;
         if (now - beaten >= BEAT) pulse_beat(w), beaten = now;
         listen_to(w, now);
+        lobby_turn(w, take_late, NULL);
         if (since == 0 && any_lost(w)) since = now;
         if (since > 0 && now - since > GRACE && w->options.lost) tell(w), since = now;
     }

@@ -2,10 +2,10 @@
 #include "kernels/hosts/world_internal.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +13,7 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-enum { ACCEPT_MS = 200, GREETING_SECONDS = 2, ANSWER_SECONDS = 6 };
+enum { GREETING_SECONDS = 2, ANSWER_SECONDS = 6 };
 
 void socket_close(int *socket) {
     if (*socket >= 0) close(*socket);
@@ -67,7 +67,8 @@ static Status find(const char *address, bool to_listen, struct addrinfo **found,
                                    .ai_flags = to_listen ? AI_PASSIVE | AI_NUMERICSERV : AI_NUMERICSERV};
     const int code = getaddrinfo(host, port, &hints, found);
     if (code == 0) return STATUS_OK;
-    return error_set(error, STATUS_DEVICE, "join \"%s\": %s", address, gai_strerror(code));
+    return error_set(error, code == EAI_AGAIN ? STATUS_DEVICE : STATUS_USAGE, "join \"%s\": %s", address,
+                     gai_strerror(code));
 }
 
 static void set_up(int socket) {
@@ -81,6 +82,11 @@ void socket_set_patience(int socket, int to_write, int to_read) {
     setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &read_limit, sizeof read_limit);
 }
 
+void socket_set_waiting(int socket, bool waits) {
+    const int flags = fcntl(socket, F_GETFL);
+    (void)fcntl(socket, F_SETFL, waits ? flags & ~O_NONBLOCK : flags | O_NONBLOCK);
+}
+
 static void name_of(const struct sockaddr *address, socklen_t size, char name[WORLD_NAME_ROOM]) {
     if (getnameinfo(address, size, name, WORLD_NAME_ROOM, NULL, 0, NI_NUMERICHOST))
         snprintf(name, WORLD_NAME_ROOM, "somewhere");
@@ -88,7 +94,7 @@ static void name_of(const struct sockaddr *address, socklen_t size, char name[WO
 
 static bool listen_at(const struct addrinfo *at, int *to) {
     const int on = 1;
-    *to = socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    *to = socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (*to < 0) return false;
     setsockopt(*to, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     if (!bind(*to, at->ai_addr, at->ai_addrlen) && !listen(*to, 2 * WORLD_MOST)) return true;
@@ -126,7 +132,7 @@ Status socket_connect(const char *address, int *to, char name[WORLD_NAME_ROOM], 
         socket_set_patience(*to, GREETING_SECONDS, ANSWER_SECONDS);
         name_of(at->ai_addr, at->ai_addrlen, name);
         if (!connect(*to, at->ai_addr, at->ai_addrlen)) continue;
-        why = errno;
+        why = errno == EINPROGRESS ? ETIMEDOUT : errno;
         socket_close(to);
     }
     freeaddrinfo(found);
@@ -136,14 +142,11 @@ Status socket_connect(const char *address, int *to, char name[WORLD_NAME_ROOM], 
 }
 
 bool socket_accept(int listener, int *to, char name[WORLD_NAME_ROOM]) {
-    struct pollfd ready = {.fd = listener, .events = POLLIN};
     struct sockaddr_storage from;
     socklen_t size = sizeof from;
-    if (poll(&ready, 1, ACCEPT_MS) != 1) return false;
-    *to = accept4(listener, (struct sockaddr *)&from, &size, SOCK_CLOEXEC);
+    *to = accept4(listener, (struct sockaddr *)&from, &size, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (*to < 0) return false;
     set_up(*to);
-    socket_set_patience(*to, GREETING_SECONDS, GREETING_SECONDS);
     name_of((const struct sockaddr *)&from, size, name);
     return true;
 }

@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -243,6 +244,39 @@ static void who_is_another_is_refused(void **state) {
     }
 }
 
+// One bit of a weight that it uses, behind what is compared when they meet: both say which.
+static void a_file_with_another_byte_is_refused(void **state) {
+    enum { AT = 176640 + 600 }; // of the data: in the first eighth of the weight that is named below
+    char address[64], folder[ROOM], arguments[2 * ROOM];
+    Run run;
+    snprintf(arguments, sizeof arguments, "cp -r " BABBLER " %s/", (char *)*state);
+    program_shell(&run, arguments);
+    expect_status(&run, 0);
+    program_free(&run);
+    snprintf(folder, sizeof folder, "%s/babbler/model.safetensors", (char *)*state);
+    Bytes bytes = bytes_of_file(folder);
+    uint64_t header;
+    memcpy(&header, bytes.data, sizeof header);
+    bytes.data[sizeof header + header + AT] ^= 1;
+    FILE *file = fopen(folder, "wb");
+    assert_true(file && fwrite(bytes.data, 1, bytes.size, file) == bytes.size && fclose(file) == 0);
+    bytes_free(&bytes);
+    ranks_address(address);
+    Child first = start("", 0, address);
+    snprintf(arguments, sizeof arguments, "%s/babbler|--device=cpu|--world=2|--rank=1|--join=%s",
+             (char *)*state, address);
+    program_run(&run, arguments, "");
+    expect_status(&run, 3);
+    expect_err(&run, "has refused this rank: its model file is another one than rank 0's: "
+                     "model.layers.1.self_attn.o_proj.weight has other bytes");
+    program_free(&run);
+    assert_int_equal(wait_for(&first, SOON), 3);
+    if (!strstr((char *)first.said.data, "rank 1 (127.0.0.1): its model file is another one than rank 0's: "
+                                         "model.layers.1.self_attn.o_proj.weight has other bytes"))
+        fail_msg("%s", (char *)first.said.data);
+    end(&first);
+}
+
 static void what_is_missing_is_said(void **state) {
     (void)state;
     program_says(TALK "|--world=2|--rank=0", "", 2, "--join HOST:PORT");
@@ -385,6 +419,41 @@ static void a_reply_that_breaks_off_is_kept(void **state) {
     end(&first), end(&other);
 }
 
+// Nobody reads stdout, so that rank 0's thread waits to write, and cannot be told: another one ends the process, and keeps
+// what was shown.
+static void a_reply_that_is_stuck_is_kept(void **state) {
+    enum { PIPE = 4096 };
+    static char said[1 << 16];
+    char address[64];
+    const char *more = "|--ignore-eos|--max-tokens=100000";
+    ranks_address(address);
+    Child other = start(more, 1, address), first = start(more, 0, address);
+    assert_true(fcntl(first.out, F_SETPIPE_SZ, PIPE) >= 0);
+    tell_all(&first, "Write a very long story\n");
+    for (int n = 0, before = -1; n != before || n == 0; usleep(500000))
+        before = n, assert_int_equal(ioctl(first.out, FIONREAD, &n), 0);
+    kill(other.pid, SIGKILL);
+    assert_int_equal(wait_for(&other, SOON), 128 + SIGKILL);
+    assert_int_equal(wait_for(&first, SOON), 1);
+    const ssize_t n = read(first.out, said, sizeof said);
+    assert_true(n > 0);
+    if (!strstr((char *)first.said.data,
+                "is lost: its process has ended; what was finished before, and this answer "
+                "as far as it was shown, are kept"))
+        fail_msg("%s", (char *)first.said.data);
+    Transcript *transcript = kept(*state);
+    if (!transcript) fail_msg("nothing is kept\n%s", (char *)first.said.data);
+    assert_int_equal(transcript_tree(transcript)->n, 1);
+    assert_null(transcript_asked(transcript));
+    const TranscriptNode *node = transcript_node(transcript, 0);
+    assert_string_equal(node->text, "Write a very long story");
+    assert_true(node->reply.interrupted);
+    if (node->reply.size < (size_t)n) fail_msg("%zd bytes were shown, %zu are kept", n, node->reply.size);
+    assert_memory_equal(node->reply.text, said, n);
+    transcript_free(transcript);
+    end(&first), end(&other);
+}
+
 // No word of the reply has come: the question waits to be asked again.
 static void a_question_whose_reading_breaks_off_is_kept(void **state) {
     char address[64];
@@ -457,11 +526,13 @@ int main(int argc, char **argv) {
         RANKS(they_say_what_one_says),
         RANKS(they_answer_many_at_once),
         RANKS(who_is_another_is_refused),
+        RANKS(a_file_with_another_byte_is_refused),
         RANKS(what_is_missing_is_said),
         RANKS(an_address_that_cannot_be_is_refused),
         RANKS(one_is_killed),
         RANKS(one_is_killed_while_it_reads),
         RANKS(a_reply_that_breaks_off_is_kept),
+        RANKS(a_reply_that_is_stuck_is_kept),
         RANKS(a_question_whose_reading_breaks_off_is_kept),
         RANKS(one_hangs),
         RANKS(one_dies_while_nobody_asks),

@@ -125,7 +125,16 @@ static void a_rank_0_that_says_nothing_is_named(void **state) {
     socket_close(&listener);
 }
 
-// One of its two connections is there: then it is stopped (it stays), or has ended.
+// Waits for a line of the one that waits.
+static void await_told(const One *one, const char *words) {
+    const double until = clock_seconds() + SOON;
+    while (!strstr(one->told, words)) {
+        if (clock_seconds() > until) fail_msg("not told within %d s: %s\n%s", SOON, words, one->told);
+        usleep(5000);
+    }
+}
+
+// One of its two connections is there: then it is stopped (it stays), or has ended. It is told of, and waited for again.
 static void a_rank_that_joins_by_half_is_named(void **state) {
     (void)state;
     for (int ends = 0; ends < 2; ends++) {
@@ -140,14 +149,139 @@ static void a_rank_that_joins_by_half_is_named(void **state) {
         assert_int_equal(pthread_create(&thread, NULL, open_one, &first), 0);
         while (socket_connect(address, &socket, name, &error)) usleep(20000);
         assert_ok(join_ask(half, JOIN_DATA, socket, &error), &error);
+        const double begun = clock_seconds();
         if (ends) socket_close(&socket);
+        await_told(&first,
+                   ends ? "rank 1 (127.0.0.1) has come and gone again; waiting for rank 1 again, at most"
+                        : "rank 1 (127.0.0.1) has begun to join, and has not been heard of");
+        assert_true(clock_seconds() - begun < (ends ? 1 : SOON));
+        open_all(&other, 1);
         pthread_join(thread, NULL);
-        assert_int_equal(first.status, STATUS_DEVICE);
-        assert_non_null(strstr(first.error.message, "rank 1 (127.0.0.1)"));
+        assert_ok(first.status, &first.error);
+        assert_ok(other.status, &other.error);
         assert_true(first.seconds < SOON);
         socket_close(&socket);
+        world_close(first.world), world_close(other.world);
         free(half);
     }
+}
+
+// Started again, it is taken, though the first one had come whole.
+static void a_rank_that_has_come_and_ends_may_come_again(void **state) {
+    (void)state;
+    char address[64];
+    pthread_t thread;
+    ranks_address(address);
+    One first = one_of(3, 0, address, 60), ones[] = {one_of(3, 1, address, 60), one_of(3, 2, address, 60)};
+    One ended = one_of(3, 1, address, 60);
+    assert_int_equal(pthread_create(&thread, NULL, open_one, &first), 0);
+    open_all(&ended, 1);
+    assert_ok(ended.status, &ended.error);
+    world_close(ended.world);
+    await_told(&first, "rank 1 (127.0.0.1) has come and gone again; waiting for rank 1 again, at most");
+    open_all(ones, 2);
+    pthread_join(thread, NULL);
+    assert_ok(first.status, &first.error);
+    close_all(ones, 2);
+    world_close(first.world);
+}
+
+// Connections to rank 0 that never say a word, or end in the middle of one.
+typedef struct Crowd {
+    const char *address;
+    int sockets[2 * LOBBY_MOST], n;
+} Crowd;
+
+static void crowd_come(Crowd *crowd, const char *address, int n, const char *say) {
+    char name[WORLD_NAME_ROOM];
+    Error error;
+    *crowd = (Crowd){.address = address};
+    while (crowd->n < n) {
+        if (socket_connect(address, &crowd->sockets[crowd->n], name, &error)) {
+            usleep(20000);
+            continue;
+        }
+        if (*say) assert_true(socket_write(crowd->sockets[crowd->n], say, strlen(say)));
+        crowd->n++;
+    }
+}
+
+static void crowd_go(Crowd *crowd) {
+    while (crowd->n > 0) socket_close(&crowd->sockets[--crowd->n]);
+}
+
+// Also where they are more than are heard at once.
+static void who_says_nothing_keeps_nobody_waiting(void **state) {
+    (void)state;
+    static const int N[] = {8, LOBBY_MOST + 20};
+    static const char *const SAY[] = {"", "pal"};
+    for (int i = 0; i < 2; i++) {
+        char address[64];
+        pthread_t thread;
+        Crowd crowd;
+        ranks_address(address);
+        One first = one_of(2, 0, address, 60), other = one_of(2, 1, address, 60);
+        assert_int_equal(pthread_create(&thread, NULL, open_one, &first), 0);
+        crowd_come(&crowd, address, N[i], SAY[i]);
+        open_all(&other, 1);
+        pthread_join(thread, NULL);
+        assert_ok(first.status, &first.error);
+        assert_ok(other.status, &other.error);
+        if (other.seconds > 1)
+            fail_msg("behind %d idle connections joining took %.1f s", N[i], other.seconds);
+        crowd_go(&crowd);
+        world_close(first.world), world_close(other.world);
+    }
+}
+
+// A letter at a time; it is turned away once its time is over, and by name.
+static void who_says_nothing_is_turned_away(void **state) {
+    (void)state;
+    char address[64], name[WORLD_NAME_ROOM], byte;
+    pthread_t thread;
+    Error error;
+    int slow = -1, stranger = -1;
+    ranks_address(address);
+    One first = one_of(2, 0, address, 9);
+    assert_int_equal(pthread_create(&thread, NULL, open_one, &first), 0);
+    while (socket_connect(address, &slow, name, &error)) usleep(20000);
+    assert_ok(socket_connect(address, &stranger, name, &error), &error);
+    assert_true(socket_write(stranger, "GET / HTTP/1.1\r\n", 16));
+    assert_false(socket_read(stranger, &byte, 1)); // at once
+    const double begun = clock_seconds();
+    for (int i = 0; i < 7 && socket_write(slow, &"palaver"[i], 1); i++) usleep(300000);
+    assert_false(socket_read(slow, &byte, 1));
+    assert_true(clock_seconds() - begun < LOBBY_SECONDS + 1);
+    pthread_join(thread, NULL);
+    assert_non_null(strstr(first.told, "a caller from 127.0.0.1 was turned away: it is not palaver"));
+    assert_non_null(strstr(first.told, "a caller from 127.0.0.1 was turned away: it did not say who it is"));
+    socket_close(&slow), socket_close(&stranger);
+}
+
+// The same --rank twice: the second one is named, while others are awaited, and when all are there.
+static void who_comes_twice_is_refused(void **state) {
+    (void)state;
+    char address[64];
+    pthread_t thread;
+    ranks_address(address);
+    One first = one_of(3, 0, address, 60), ones[] = {one_of(3, 1, address, 60), one_of(3, 2, address, 60)};
+    One twice = one_of(3, 1, address, 60), late = one_of(3, 2, address, 60);
+    assert_int_equal(pthread_create(&thread, NULL, open_one, &first), 0);
+    open_all(&ones[0], 1);
+    open_all(&twice, 1);
+    assert_int_equal(twice.status, STATUS_USAGE);
+    assert_non_null(strstr(twice.error.message, "rank 1 is there already, at 127.0.0.1"));
+    await_told(&first, "rank 1 from 127.0.0.1 was turned away: rank 1 is there already");
+    open_all(&ones[1], 1);
+    pthread_join(thread, NULL);
+    assert_ok(first.status, &first.error);
+    open_all(&late, 1);
+    assert_int_equal(late.status, STATUS_USAGE);
+    assert_non_null(strstr(late.error.message, "rank 2 is there already, at 127.0.0.1"));
+    assert_true(late.seconds < 1);
+    for (int i = 1; i < 3; i++) assert_false(atomic_load(&first.world->links[i].lost));
+    close_all(ones, 2);
+    world_close(first.world);
 }
 
 // Who has come is not lost because another one takes longer than the pulse's patience.
@@ -172,6 +306,10 @@ int main(int argc, char **argv) {
         cmocka_unit_test(who_has_another_key_is_named),
         cmocka_unit_test(a_rank_0_that_says_nothing_is_named),
         cmocka_unit_test(a_rank_that_joins_by_half_is_named),
+        cmocka_unit_test(a_rank_that_has_come_and_ends_may_come_again),
+        cmocka_unit_test(who_says_nothing_keeps_nobody_waiting),
+        cmocka_unit_test(who_says_nothing_is_turned_away),
+        cmocka_unit_test(who_comes_twice_is_refused),
         cmocka_unit_test(who_has_come_waits_for_the_last),
     };
     return test_main("world", argc, argv, tests);

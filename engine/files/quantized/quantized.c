@@ -287,6 +287,30 @@ static QuantWeight *find_weight(const Quantized *q, const void *data) {
     return &q->weights[low];
 }
 
+bool quantized_stored(const Quantized *q, const void *data, int piece, bool *is_weight, const void **bytes,
+                      size_t *n) {
+    const QuantWeight *w = find_weight(q, data);
+    *is_weight = w != NULL;
+    if (!w) return false;
+    // The last three are numbers that were read from tensors of one element, or from the config.
+    const struct {
+        const void *bytes;
+        size_t n;
+    } pieces[] = {{w->weight.data, w->weight.bytes},
+                  {w->scale.data, w->scale.bytes},
+                  {w->zero.data, w->zero.bytes},
+                  {w->order.data, w->order.bytes},
+                  {w->map.data, w->map.bytes},
+                  {w->nested.data, w->nested.bytes},
+                  {w->nested_map.data, w->nested_map.bytes},
+                  {&w->scale_factor, sizeof w->scale_factor},
+                  {w->book, sizeof w->book},
+                  {&w->nested_offset, sizeof w->nested_offset}};
+    if (piece >= (int)(sizeof pieces / sizeof *pieces)) return false;
+    *bytes = pieces[piece].bytes, *n = pieces[piece].bytes ? pieces[piece].n : 0;
+    return true;
+}
+
 Status checkpoint_make(const Checkpoint *checkpoint, const void *data, Threads *threads, Error *error) {
     QuantWeight *w = find_weight(checkpoint->quantized, data);
     if (!w || w->made) return STATUS_OK;
