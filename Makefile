@@ -229,4 +229,4 @@ clean: ## remove everything that was built
 	rm -rf $(BUILD)
 
 .PRECIOUS: $(BUILD)/san/%.c.o $(BUILD)/tsan/%.c.o $(BUILD)/obj/%.c.o
--include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
+-include $(shell find $(BUILD) -name '*.d' -type f 2>/dev/null)

@@ -13,9 +13,12 @@ TEST_PROGRAMS := $(TESTS:%=$(BUILD)/san/%) $(THREADED:%=$(BUILD)/tsan/%)
 RUNS := $(TEST_PROGRAMS:%=%.ran) $(FUZZERS:%=$(BUILD)/san/%.ran)
 PALAVER_OF_RUNS = $(BUILD)/san/palaver
 $(RUNS): %.ran: % always | $(BUILD)/san/palaver $(BUILD)/san/faulty/palaver
+	$(run_test)
+define run_test
 	@export PALAVER=$(PALAVER_OF_RUNS); said=passed; \
-	$(QEMU) $< $(if $(findstring /fuzz_,$<),$(FUZZ_SECONDS) tests/fuzz/corpus/$(notdir $<)) </dev/null >$@ 2>&1 || said=failed; \
+	$< $(if $(findstring /fuzz_,$<),$(FUZZ_SECONDS) tests/fuzz/corpus/$(notdir $<)) </dev/null >$@ 2>&1 || said=failed; \
 	echo "== $<"; cat $@; echo $$said >$@
+endef
 # $(call sum_of_runs,files): the last words, and the exit.
 sum_of_runs = @failed=$$(grep -lx failed $(1) | sed 's,.ran$$,,'); set -- $$failed; [ $$\# = 0 ] || echo "failed: $$*"; \
 	echo "programs: $$(grep -lx passed $(1) | wc -l) passed, $$\# failed"; [ $$\# = 0 ]
@@ -48,8 +51,9 @@ $(BUILD)/san/faults/palaver: $(BUILD)/san/app/main.c.o $(FAULTS) $(BUILD)/san/li
 $(BUILD)/san/tests/app/test_faults: | $(BUILD)/san/faults/palaver
 
 # The same tests for 64-bit Arm: cross-built, without sanitizers, each under qemu-user. Development packages of two
-# machines exclude each other, so that those for arm64 are unpacked under ARM_ROOT, and not installed. A program that a
-# test starts is a script which starts the real one under qemu.
+# machines exclude each other, so that those for arm64 are unpacked under ARM_ROOT, and not installed. Nobody can execute
+# a program for Arm here, so that each has a script under under-qemu/ in its place there, which starts it under qemu and
+# gives it the script's name for its own: who starts it, or itself again, starts the script.
 ARM      := aarch64-linux-gnu
 ARM_ROOT ?= $(abspath $(BUILD))/arm-root
 ARM_LIB   = $(ARM_ROOT)/usr/lib/$(ARM)
@@ -77,16 +81,18 @@ deps-arm: ## unpack the libraries for arm64 that test-arm needs
 	    { echo "deps-arm: apt knows no arm64: dpkg --add-architecture arm64 && apt-get update"; exit 1; }
 	@mkdir -p $(ARM_ROOT)/packages; cd $(ARM_ROOT)/packages; apt-get download -qq $(ARM_DEPS:%=%:arm64); \
 	for p in *.deb; do dpkg -x $$p .. || exit 1; done
-ARM_TESTS := $(filter-out tests/app/test_faults tests/app/terminal/test_screen,$(TESTS)) # those need a sanitizer
-ARM_RUNS := $(ARM_TESTS:%=$(BUILD)/san/%.ran)
-check-arm: PALAVER_OF_RUNS = $(BUILD)/palaver
-$(if $(QEMU),$(ARM_RUNS): | $(BUILD)/palaver-under-qemu)
-.PHONY: $(BUILD)/palaver-under-qemu
-$(BUILD)/palaver-under-qemu: $(BUILD)/san/palaver $(BUILD)/san/faulty/palaver
-	@for p in palaver faulty/palaver; do mkdir -p $(BUILD)/$$(dirname $$p); \
-	    printf '#!/bin/sh\nexec %s %s "$$@"\n' '$(QEMU)' "$(abspath $(BUILD))/san/$$p" >$(BUILD)/$$p; chmod +x $(BUILD)/$$p; done
+ARM_TESTS := $(filter-out tests/app/test_faults,$(TESTS)) # that needs a sanitizer
+ARM_RUNS  := $(ARM_TESTS:%=$(BUILD)/under-qemu/%.ran)
+check-arm: PALAVER_OF_RUNS = $(BUILD)/under-qemu/palaver
+check-arm: export TEST_PATIENCE = 10
 check-arm: $(ARM_RUNS)
 	$(call sum_of_runs,$^)
+$(ARM_RUNS): %.ran: % always | $(BUILD)/under-qemu/palaver $(BUILD)/under-qemu/faulty/palaver $(BUILD)/under-qemu/nccl
+	$(run_test)
+$(BUILD)/under-qemu/%: $(BUILD)/san/%
+	@mkdir -p $(@D); printf '#!/bin/sh\nexec %s -0 "$$0" %s "$$@"\n' '$(QEMU)' $(abspath $<) >$@; chmod +x $@
+$(BUILD)/under-qemu/nccl: $(NCCL_STUBS)
+	@mkdir -p $(@D); ln -sfn ../san/nccl $@
 
 # Fuzzers: seconds of them in every test run with our own driver, longer in `make fuzz`. Each starts from the files
 # in tests/fuzz/corpus/NAME and mutates them.

@@ -3,6 +3,7 @@
 #include "app/record/transcript.h"
 #include "kernels/base/clock.h"
 #include "tests/support/files.h"
+#include "tests/support/patience.h"
 #include "tests/support/program.h"
 #include "tests/support/ranks.h"
 #include "tests/support/test.h"
@@ -77,7 +78,8 @@ static bool read_turns(Child *c, int n) {
 }
 
 // Its exit status, or 128 and the signal; it has so many seconds to end in.
-static int wait_for(Child *c, double seconds) {
+static int wait_for(Child *c, int seconds) {
+    seconds = patience(seconds);
     const double until = clock_seconds() + seconds;
     int status;
     while (waitpid(c->pid, &status, WNOHANG) == 0) {
@@ -85,7 +87,7 @@ static int wait_for(Child *c, double seconds) {
             kill(c->pid, SIGKILL);
             waitpid(c->pid, &status, 0);
             (void)read_turns(c, 1 << 20);
-            fail_msg("a process has not ended within %g seconds\n%s", seconds, (char *)c->said.data);
+            fail_msg("a process has not ended within %d seconds\n%s", seconds, (char *)c->said.data);
         }
         usleep(2000);
     }
@@ -339,7 +341,7 @@ static void kill_one(const char *home, const Kill *k) {
     kill(k->is_first ? first.pid : other.pid, SIGKILL);
     const double killed = clock_seconds();
     const int first_status = wait_for(&first, SOON), other_status = wait_for(&other, SOON);
-    assert_true(clock_seconds() - killed < SOON);
+    assert_true(clock_seconds() - killed < patience(SOON));
     Child *left = k->is_first ? &other : &first;
     assert_int_equal(k->is_first ? first_status : other_status, 128 + SIGKILL);
     if ((k->is_first ? other_status : first_status) == 0 || !strstr((char *)left->said.data, "lost"))

@@ -1,5 +1,6 @@
 // Element types against golden data; the CPU's loops against formulas and against each other.
 #include "tests/support/test.h"
+#include "kernels/base/hash.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/loops/simd_avx2.h"
 #include "tests/support/kernels/random.h"
@@ -227,6 +228,36 @@ static void products_of_all_types(void **state) {
         check_product(&sets[set], DTYPE_Q4_K, 1, 1 << 16, 2); // a panel of megabytes
 }
 
+// And whatever machine it is: these are the sums that one with AVX-512 has computed.
+static void products_are_the_same_everywhere(void **state) {
+    (void)state;
+    static const uint32_t SUMS[DTYPE_INT8] = {
+        [DTYPE_F32] = 0x4e742409,   [DTYPE_F16] = 0xf9539124,    [DTYPE_BF16] = 0x2536041c,
+        [DTYPE_Q8_0] = 0xb91f0697,  [DTYPE_Q4_0] = 0x1cc9d8b1,   [DTYPE_Q4_1] = 0x97709e1a,
+        [DTYPE_Q5_0] = 0x4491cb54,  [DTYPE_Q5_1] = 0xe68a631a,   [DTYPE_Q4_K] = 0xeeac732a,
+        [DTYPE_Q5_K] = 0x7a053207,  [DTYPE_Q6_K] = 0x72f857c5,   [DTYPE_Q2_K] = 0x425a60a8,
+        [DTYPE_Q3_K] = 0x68b15b56,  [DTYPE_IQ4_NL] = 0xa9684fda, [DTYPE_IQ4_XS] = 0xa62187a8,
+        [DTYPE_MXFP4] = 0xd3a6d232, [DTYPE_E4M3] = 0x145af8cc,   [DTYPE_NF4] = 0xf721a970};
+    enum { HEIGHT = 21, TOKENS = 9, WIDTH = 768 };
+    Loops sets[7];
+    const int n = all_loops(sets);
+    for (int set = 0; set < n; set++)
+        for (DType type = 0; type < DTYPE_INT8; type++) {
+            if (!sets[set].quantized_activations) continue; // the plain loops promise no order
+            TestMatrix w = random_matrix(type, HEIGHT, WIDTH, 11 + type);
+            TestActivations x = quantized(&sets[set], TOKENS, WIDTH, 12);
+            void *scratch = aligned_alloc(64, (size_t)(sets[set].gemm_scratch(WIDTH) + 63) / 64 * 64);
+            float y[TOKENS * HEIGHT];
+            sets[set].gemm(&(Gemm){&w.matrix, &x.a, 0, HEIGHT, y, HEIGHT, false, NULL}, scratch);
+            const uint32_t sum = (uint32_t)hash_bytes(HASH_START, y, sizeof y);
+            if (sum != SUMS[type])
+                fail_msg("%s, %s: the products' bits sum up to %08x, not %08x", sets[set].name,
+                         dtype_name(type), (unsigned)sum, (unsigned)SUMS[type]);
+            free(scratch), free(w.memory);
+            free_activations(&x);
+        }
+}
+
 // Results of a float product are the same bits, however many activations pass together.
 static void float_products_do_not_depend_on_tokens(void **state) {
     (void)state;
@@ -295,6 +326,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(halves_round_trip),
         cmocka_unit_test(quantize_is_the_same_in_both),
         cmocka_unit_test(products_of_all_types),
+        cmocka_unit_test(products_are_the_same_everywhere),
         cmocka_unit_test(float_products_do_not_depend_on_tokens),
     };
     return test_main("kernels", argc, argv, tests);

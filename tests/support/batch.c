@@ -1,5 +1,6 @@
 #include "tests/support/batch.h"
 
+#include "tests/support/patience.h"
 #include "tests/support/program.h"
 #include "tests/support/test.h"
 
@@ -19,7 +20,7 @@
 enum {
     AT_ONCE = 64,
     SHOWN = 12 /* wrong runs, of all others a line */,
-    PATIENCE = 120 /* seconds */,
+    TIMEOUT = 120 /* seconds */,
     PATH = 512
 };
 
@@ -46,7 +47,7 @@ static void become(const Batch *batch, const Running *run, char *const *argv) {
         ok = file >= 0 && dup2(file, i) >= 0;
         if (file > 2) close(file);
     }
-    alarm(PATIENCE); // not reset by exec: whoever hangs is killed
+    alarm((unsigned)patience(TIMEOUT)); // not reset by exec: whoever hangs is killed
     if (ok) execv(batch->program, argv);
     _exit(127);
 }

@@ -1,5 +1,6 @@
 #include "tests/support/program.h"
 
+#include "tests/support/patience.h"
 #include "tests/support/test.h"
 
 #include <errno.h>
@@ -14,7 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { MAX_ARGUMENTS = 40, BLOCK = 4096, PATIENCE = 120 }; // seconds
+enum { MAX_ARGUMENTS = 40, BLOCK = 4096, TIMEOUT = 120 }; // seconds
 
 // ---- a home -----------------------------------------------------------------------------------------------
 
@@ -87,7 +88,7 @@ static void serve(Child *child, Run *run, const char *input, size_t size, int si
             kill(child->pid, signal_number);
             signal_number = 0;
         }
-        if (poll(files, 3, PATIENCE * 1000) <= 0) {
+        if (poll(files, 3, patience(TIMEOUT) * 1000) <= 0) {
             kill(child->pid, SIGKILL);
             fail_msg("the program does not end; stdout so far:\n%s\nstderr:\n%s", run->out, run->err);
         }

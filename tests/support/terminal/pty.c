@@ -16,9 +16,10 @@
 
 #include "app/terminal/text_shown.h"
 #include "kernels/base/clock.h"
+#include "tests/support/patience.h"
 #include "tests/support/test.h"
 
-enum { SHOWN = 3000 }; // bytes of the transcript in a failure
+enum { SHOWN = 3000 /* bytes of the transcript in a failure */, TIMEOUT = 60 /* seconds */ };
 
 struct Pty {
     int fd;
@@ -29,12 +30,6 @@ struct Pty {
     size_t matched; // bytes of `seen` that expectations have passed
     Vt vt;
 };
-
-static int timeout(void) {
-    const char *seconds = getenv("PTY_TIMEOUT");
-    int value = seconds ? (int)strtol(seconds, NULL, 10) : 0;
-    return value > 0 ? value : 60;
-}
 
 static _Noreturn void run_child(const PtyOptions *options) {
     setenv("TERM", "xterm-256color", 1);
@@ -96,7 +91,7 @@ void pty_send_bytes(Pty *pty, const char *bytes, size_t n) {
     while (n) {
         // The kernel's buffer is small: read while writing, else both sides wait.
         struct pollfd wait = {.fd = pty->fd, .events = POLLIN | POLLOUT};
-        assert_true(poll(&wait, 1, timeout() * 1000) > 0);
+        assert_true(poll(&wait, 1, patience(TIMEOUT) * 1000) > 0);
         if (wait.revents & POLLIN) pump(pty, 0);
         if (!(wait.revents & POLLOUT)) {
             assert_false(pty->closed);
@@ -134,7 +129,7 @@ static _Noreturn void fail_with_screen(Pty *pty, const char *what, const char *t
 
 // Waits until `holds` is true; false after the time is up, or when the program has ended without it.
 static bool wait_until(Pty *pty, bool (*holds)(Pty *, const void *), const void *context) {
-    double end = clock_seconds() + timeout();
+    double end = clock_seconds() + patience(TIMEOUT);
     while (!holds(pty, context)) {
         double left = end - clock_seconds();
         if (left <= 0 || (!pump(pty, left) && (pty->closed || clock_seconds() >= end)))
@@ -202,7 +197,7 @@ static bool has_ended(Pty *pty, const void *context) {
 }
 
 void pty_expect_exit_at(Pty *pty, int status, const char *file, int line) {
-    double end = clock_seconds() + timeout();
+    double end = clock_seconds() + patience(TIMEOUT);
     while (clock_seconds() < end && pump(pty, end - clock_seconds()))
         continue; // its last words, until it lets the terminal go
     while (!has_ended(pty, NULL) && clock_seconds() < end) poll(NULL, 0, 5);

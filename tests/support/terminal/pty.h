@@ -1,8 +1,7 @@
 // Programs in a real pseudo-terminal: what a person types goes in, what a person sees is waited for.
 //
-// Nothing here sleeps to be in step with the program: every expectation waits for its text, generously (60 seconds, for
-// sanitized programs on a busy machine, unless PTY_TIMEOUT in the environment says otherwise), and fails with the
-// screen and the end of the transcript.
+// Nothing here sleeps to be in step with the program: every expectation waits for its text, generously (60 seconds, or
+// longer: see patience.h), and fails with the screen and the end of the transcript.
 #ifndef PALAVER_TESTS_PTY_H
 #define PALAVER_TESTS_PTY_H
 

@@ -248,7 +248,11 @@ const char *terminal_folder(void) {
 
 int terminal_main(int argc, char **argv, int (*run)(int argc, char **argv)) {
     if (argc > 1 && !strcmp(argv[1], "--child")) return terminal_child(argc - 2, argv + 2);
-    if (readlink("/proc/self/exe", run_state.program, sizeof run_state.program - 1) <= 0) return 1;
+    // The name it was started by, not /proc/self/exe: under an emulator that is a program nobody else can execute.
+    if (!realpath(argv[0], run_state.program)) {
+        perror(argv[0]);
+        return 1;
+    }
     strcpy(run_state.folder, "/tmp/palaver-test-XXXXXX");
     if (!mkdtemp(run_state.folder)) return 1;
     int status = run(argc, argv);
