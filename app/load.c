@@ -4,6 +4,7 @@
 #include "app/ranks.h"
 #include "app/signals.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 
@@ -34,6 +35,19 @@ CacheOptions load_cache_options(Screen *screen, const Settings *settings, LoadRo
 void load_tell_dispatch(Screen *screen, const Engine *engine) {
     const char *note = engine_dispatch(engine)->note;
     if (*note) screen_warn(screen, "[%s]", note);
+}
+
+// Positions that a model has never seen are computed all the same, and what it says there is worth little. A bias that
+// grows with the distance, and a rope that is made anew for each length, go on.
+static void tell_reach(Screen *screen, const Engine *engine) {
+    const Model *model = engine_model(engine);
+    if (engine_context_size(engine) <= model->context_length || model->shape.alibi ||
+        model->rope_scaling == ROPE_SCALING_DYNAMIC)
+        return;
+    screen_warn(screen,
+                "[a context of %d tokens, and the model is made for %" PRId64
+                ": what it says beyond them may make no sense]",
+                engine_context_size(engine), model->context_length);
 }
 
 static bool on_progress(void *user, const char *what, int64_t done, int64_t total) {
@@ -67,6 +81,7 @@ Status load_engine(Screen *screen, Settings *settings, const char *path, LoadRoo
         return status;
     }
     load_tell_dispatch(screen, *engine);
+    tell_reach(screen, *engine);
     const char *notice = tokenizer_notice(engine_tokenizer(*engine)),
                *unfollowed = engine_model(*engine)->unfollowed,
                *rounded = checkpoint_notice(engine_model(*engine)->checkpoint);

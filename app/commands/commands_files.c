@@ -22,17 +22,18 @@ enum {
 
 static const char SIGN[] = "{\"record\":\"palaver\""; // how every saved conversation begins
 
-// A file that is no conversation is never overwritten.
+// A file that is no conversation is never overwritten; a pipe or a terminal in the place of one is not waited for.
 static Status check_target(const char *path, Error *error) {
-    FILE *file = fopen(path, "rbe");
-    if (!file)
-        return errno == ENOENT ? STATUS_OK : error_set(error, STATUS_FILE, "%s: %s", path, strerror(errno));
     char begin[sizeof SIGN] = "";
-    size_t n = fread(begin, 1, sizeof SIGN - 1, file);
-    bool unread = ferror(file);
+    int file;
+    int64_t size;
+    bool missing;
+    if (file_open_regular(path, &file, &size, &missing, error)) return error->status;
+    if (missing) return STATUS_OK;
+    ssize_t n = read(file, begin, sizeof SIGN - 1);
     int reason = errno;
-    fclose(file);
-    if (unread) return error_set(error, STATUS_FILE, "%s: cannot be read: %s", path, strerror(reason));
+    close(file);
+    if (n < 0) return error_set(error, STATUS_FILE, "%s: cannot be read: %s", path, strerror(reason));
     if (!n || !strcmp(begin, SIGN)) return STATUS_OK;
     return error_set(error, STATUS_FILE, "%s: is there already, and no conversation: choose another name",
                      path);

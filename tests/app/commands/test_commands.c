@@ -328,6 +328,19 @@ static void test_export(void **state) {
     program_free(&run);
 }
 
+// A conversation is saved to a file, not to what would be waited for: a pipe, which /dev/stdout may be.
+static void test_save_waits_for_no_pipe(void **state) {
+    Run run;
+    char command[600];
+    snprintf(command, sizeof command,
+             "mkfifo %s/pipe && echo '/save %s/pipe' | timeout 60 $PALAVER " BABBLER " --threads=1",
+             (char *)*state, (char *)*state);
+    program_shell(&run, command);
+    expect_status(&run, 5);
+    expect_err(&run, "not a regular file");
+    program_free(&run);
+}
+
 static void test_time_and_copy(void **state) {
     (void)state;
     expect_script("Hello\n/time\n", " s of answering");
@@ -368,6 +381,7 @@ int main(int argc, char **argv) {
         WITH_HOME(test_a_deep_tree),
         WITH_HOME(test_said_turns_leave_whole),
         WITH_HOME(test_export),
+        WITH_HOME(test_save_waits_for_no_pipe),
         WITH_HOME(test_time_and_copy),
         WITH_HOME(test_clear_begins_anew),
     };

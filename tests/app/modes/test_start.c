@@ -56,6 +56,18 @@ static void test_exit_statuses_of_the_start(void **state) {
     program_free(&run);
 }
 
+// Beyond what a model is made for nothing fails: it only stops making sense.
+static void test_a_context_too_long_for_the_model_is_told(void **state) {
+    (void)state;
+    Run run;
+    program_says(TALK "|--context=1025", "Hello.\n", 0,
+                 "[a context of 1025 tokens, and the model is made for 1024: ");
+    program_run(&run, TALK "|--context=1024", "Hello.\n");
+    expect_status(&run, 0);
+    expect_no_err(&run, "made for");
+    program_free(&run);
+}
+
 static void test_a_model_by_its_name(void **state) {
     char path[200], target[1000];
     Run run;
@@ -82,6 +94,7 @@ int main(int argc, char **argv) {
 #define WITH_HOME(test) cmocka_unit_test_setup_teardown(test, program_set_up, program_tear_down)
     const struct CMUnitTest tests[] = {
         WITH_HOME(test_exit_statuses_of_the_start),
+        WITH_HOME(test_a_context_too_long_for_the_model_is_told),
         WITH_HOME(test_a_model_by_its_name),
     };
     return test_main("start", argc, argv, tests);
