@@ -80,8 +80,18 @@ static void test_help_fits_and_lists_are_paged(void **state) {
     pty_expect(pty, "[Space: more, q: enough]");
     pty_send(pty, "\003"); // as good as q
     pty_expect(pty, "> ");
+    // Who goes on typing has seen enough, and nothing of it is lost.
+    pty_send(pty, "/set\r");
+    pty_expect(pty, "[Space: more, q: enough]");
     pty_send(pty, "/time\r");
     pty_expect(pty, "answering");
+    pty_expect(pty, "> ");
+    pty_send(pty, "/set\r");
+    pty_expect(pty, "[Space: more, q: enough]");
+    pty_send(pty, "\033[200~/tokens a\033[201~");
+    pty_expect_screen(pty, "> /tokens a");
+    pty_send(pty, "\r");
+    pty_expect(pty, "1 token");
     pty_expect(pty, "> ");
     prompt_leave(pty);
     // A command that fills its column has a second one none the less.
