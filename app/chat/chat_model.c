@@ -21,7 +21,7 @@ const char *chat_model_path(const Chat *chat) {
 }
 
 TranscriptModel chat_model_describe(const Chat *chat) {
-    return (TranscriptModel){.name = engine_model(chat->model.engine)->name,
+    return (TranscriptModel){.name = chat->model.name,
                              .path = chat->model.path,
                              .fingerprint = chat->model.fingerprint,
                              .chat_template = chat_template_name(chat->model.chat_template)};
@@ -80,6 +80,8 @@ Status chat_model_open(Chat *chat, Error *error) {
     if (status) return status;
     chat->model.thinking = chat->settings->model.thinking;
     make_fingerprint(chat);
+    model_name(chat->model.path, engine_model(chat->model.engine)->name, chat->model.name,
+               sizeof chat->model.name);
     thoughts_find(&chat->thoughts, engine_tokenizer(chat->model.engine));
     ConversationSettings settings = {.seed = chat->numbers.seed, .sampler = sampler_default_settings()};
     status = conversation_open(chat->model.engine, chat->model.chat_template, &settings, &chat->conversation,

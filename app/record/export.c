@@ -1,8 +1,6 @@
 #include "app/record/export.h"
 
-#include "app/model_name.h"
 #include "app/terminal/text_shown.h"
-#include "kernels/base/path.h"
 
 #include <jansson.h>
 #include <stdlib.h>
@@ -33,15 +31,10 @@ static bool tell(const Transcript *transcript, const int *path, int depth, const
     return ok;
 }
 
-typedef struct ModelName {
-    char text[PATH_ROOM];
-} ModelName;
-
-static ModelName model_of(const Transcript *transcript) {
+static const char *model_of(const Transcript *transcript) {
     TranscriptModel model = transcript_header(transcript).model;
-    ModelName name;
-    model_name(model.path, model.name, name.text, sizeof name.text);
-    return name;
+    const char *slash = strrchr(model.path, '/');
+    return *model.name ? model.name : slash ? slash + 1 : model.path;
 }
 
 // ---- Markdown ---------------------------------------------------------------------------------------------
@@ -76,7 +69,7 @@ static bool write_json(const Transcript *transcript, const int *path, int depth,
     json_t *messages = json_array();
     tree_name(transcript_tree(transcript), transcript_tree(transcript)->head, branch);
     bool ok = messages && tell(transcript, path, depth, &(Teller){json_message, messages});
-    json_t *whole = json_pack("{s:s, s:s, s:s, s:o}", "id", id, "model", model_of(transcript).text, "branch",
+    json_t *whole = json_pack("{s:s, s:s, s:s, s:o}", "id", id, "model", model_of(transcript), "branch",
                               branch, "messages", messages);
     size_t flags = form == EXPORT_JSON ? JSON_INDENT(2) : JSON_COMPACT;
     ok = ok && whole && !json_dumpf(whole, out, flags) && fputc('\n', out) != EOF;
@@ -96,7 +89,7 @@ Status export_branch(const Transcript *transcript, const char *id, ExportForm fo
         char branch[TREE_NAME_ROOM];
         tree_name(tree, tree->head, branch);
         fprintf(out, "# %s\n\n- model: %s\n- branch: %s, %d turn%s of %d in the tree\n", id,
-                model_of(transcript).text, branch, depth, text_plural(depth), tree->n);
+                model_of(transcript), branch, depth, text_plural(depth), tree->n);
         ok = tell(transcript, path, depth, &(Teller){markdown_message, &(Markdown){tree, out}});
     } else if (ok) {
         ok = write_json(transcript, path, depth, id, form, out);
