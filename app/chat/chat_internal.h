@@ -14,6 +14,7 @@ typedef struct ChatModel {
     Engine *engine; // owned
     char path[PATH_ROOM];
     char fingerprint[64]; // see TranscriptModel
+    char name[256];       // what people call it
     ChatTemplate *chat_template;
     int thinking;      // of the settings, as the template knows it
     SettingsMade made; // what the conversation's settings refer to

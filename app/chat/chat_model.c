@@ -3,11 +3,13 @@
 #include "app/chat/report.h"
 #include "app/chat/way.h"
 #include "app/load.h"
+#include "app/model_name.h"
 #include "app/models/models.h"
 #include "app/ranks.h"
 #include "app/signals.h"
 #include "engine/model/model.h"
 #include "kernels/base/hash.h"
+#include "kernels/base/path.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -19,7 +21,7 @@ const char *chat_model_path(const Chat *chat) {
 }
 
 TranscriptModel chat_model_describe(const Chat *chat) {
-    return (TranscriptModel){.name = engine_model(chat->model.engine)->name,
+    return (TranscriptModel){.name = chat->model.name,
                              .path = chat->model.path,
                              .fingerprint = chat->model.fingerprint,
                              .chat_template = chat_template_name(chat->model.chat_template)};
@@ -28,16 +30,15 @@ TranscriptModel chat_model_describe(const Chat *chat) {
 Status chat_model_check(Chat *chat, Transcript *transcript, Error *error) {
     TranscriptModel ours = chat_model_describe(chat), theirs = transcript_header(transcript).model;
     if (strcmp(ours.fingerprint, theirs.fingerprint) || strcmp(ours.chat_template, theirs.chat_template)) {
+        char name[PATH_ROOM];
+        model_name(theirs.path, theirs.name, name, sizeof name);
         if (transcript_tree(transcript)->n)
             screen_notice(
                 chat->screen,
                 *theirs.chat_template
                     ? "[this conversation was with %s (template %s); its replies are read again as text]"
                     : "[this conversation was with %s%s; its replies are read as text]",
-                *theirs.name   ? theirs.name
-                : *theirs.path ? theirs.path
-                               : "a model that it does not name",
-                theirs.chat_template);
+                *name ? name : "a model that it does not name", theirs.chat_template);
         return transcript_set_model(transcript, &ours, error);
     }
     for (int i = 0; i < transcript_tree(transcript)->n; i++) {
@@ -79,6 +80,8 @@ Status chat_model_open(Chat *chat, Error *error) {
     if (status) return status;
     chat->model.thinking = chat->settings->model.thinking;
     make_fingerprint(chat);
+    model_name(chat->model.path, engine_model(chat->model.engine)->name, chat->model.name,
+               sizeof chat->model.name);
     thoughts_find(&chat->thoughts, engine_tokenizer(chat->model.engine));
     ConversationSettings settings = {.seed = chat->numbers.seed, .sampler = sampler_default_settings()};
     status = conversation_open(chat->model.engine, chat->model.chat_template, &settings, &chat->conversation,

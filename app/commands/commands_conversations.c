@@ -8,7 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TOPIC_COLUMNS = 50 }; // of a conversation's first question, in /list
+enum {
+    NAME_COLUMNS = 18,  // of a conversation, in /list
+    TOPIC_COLUMNS = 50, // of its first question
+};
 
 static const char *lost(const Chat *chat) {
     return chat_options(chat)->no_save ? " nowhere (--no-save)" : "";
@@ -37,7 +40,9 @@ static void list_entry(const Chat *chat, const JournalEntry *entry, FILE *out) {
     struct tm local;
     if (localtime_r(&entry->changed.tv_sec, &local)) strftime(when, sizeof when, "%Y-%m-%d %H:%M", &local);
     char *topic = journal_topic(entry->name);
-    fprintf(out, "%c %-18s  %s  ", is_current(chat, entry->name) ? '*' : ' ', entry->name, when);
+    int columns = text_columns(entry->name, strlen(entry->name));
+    fprintf(out, "%c %s%*s  %s  ", is_current(chat, entry->name) ? '*' : ' ', entry->name,
+            columns < NAME_COLUMNS ? NAME_COLUMNS - columns : 0, "", when);
     page_excerpt(out,
                  journal_is_empty(entry) ? "(empty)"
                  : topic                 ? attachment_skip(topic)

@@ -109,7 +109,10 @@ Status commands_talk_edit(Chat *chat, const char *argument, Error *error) {
     char *text;
     Status status = compose(chat, before, &text, error);
     if (status || !text) return status;
-    if (!is_reply) screen_notice(chat_screen(chat), "> %s", text);
+    if (!is_reply) {
+        screen_notice(chat_screen(chat), "> %s", text);
+        screen_space(chat_screen(chat));
+    }
     ChatTurn edited = {tree->nodes[index].parent, "edit", text, strlen(text), NULL};
     status = is_reply ? keep_edited_reply(chat, index, text, error) : chat_turn_ask_at(chat, &edited, error);
     free(text);

@@ -8,12 +8,14 @@
 #include "app/choose_template.h"
 #include "app/modes/jsonl_reader.h"
 #include "app/load.h"
+#include "app/model_name.h"
 #include "app/modes/modes.h"
 #include "app/settings/settings_conversation.h"
 #include "app/settings/settings_tell.h"
 #include "app/signals.h"
 #include "kernels/base/clock.h"
 #include "kernels/base/array.h"
+#include "kernels/base/path.h"
 #include "kernels/base/text/quote.h"
 
 #include <stdlib.h>
@@ -129,9 +131,10 @@ static Status deliver(Jsonl *j, JsonlLine *line, Error *error) {
 // A line cannot choose its model.
 static void tell_model(Jsonl *j, const JsonlLine *line) {
     const Model *model = engine_model(j->engine);
-    const char *path = checkpoint_path(model->checkpoint), *slash = strrchr(path, '/');
-    const char *ours = *model->name ? model->name : slash ? slash + 1 : path;
-    if (!line->model || j->told_of_model || !strcmp(line->model, ours)) return;
+    char ours[PATH_ROOM]; // as /export writes it; the file may call itself something else
+    model_name(checkpoint_path(model->checkpoint), model->name, ours, sizeof ours);
+    if (!line->model || j->told_of_model || !strcmp(line->model, ours) || !strcmp(line->model, model->name))
+        return;
     j->told_of_model = true;
     screen_notice(j->screen,
                   "[stdin:%lld: \"model\": \"%s\" is not what answers; all lines are answered by one model]",

@@ -106,6 +106,8 @@ static void show_last_turn(Chat *chat) {
         screen_notice(chat_screen(chat), "[at %s of %d turns and attempts; /tree]", name, tree->n);
     screen_notice(chat_screen(chat), "[%d turn%s so far; the last:]", depth, text_plural(depth));
     report_old_turn(chat, node);
+    if (node->reply.text && node->reply.report.finish == FINISH_INTERRUPTED)
+        screen_notice(chat_screen(chat), "[interrupted; /continue goes on]");
 }
 
 // A question whose answer the end of the program has prevented is on the line again.

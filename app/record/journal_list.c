@@ -163,14 +163,19 @@ Status journal_check_name(const char *name, Error *error) {
 
 // ---- single journals --------------------------------------------------------------------------------------
 
-// What was said in a line of a journal, if it is a turn's; malloc'ed.
-static char *said_in(const char *line, size_t size) {
+// Takes what was said in a line of a journal, malloc'ed: of a turn, which is true, or a question whose answer may still
+// come, or never does.
+static bool take_said(const char *line, size_t size, char **said) {
     json_t *record = json_loadb(line, size, JSON_ALLOW_NUL, NULL);
     const char *kind = json_string_value(json_object_get(record, "record"));
-    const char *text = json_string_value(json_object_get(record, "user"));
-    char *copy = kind && text && !strcmp(kind, "turn") ? strdup(text) : NULL;
+    bool asked = kind && !strcmp(kind, "asked"), turn = kind && !strcmp(kind, "turn");
+    const char *text = json_string_value(json_object_get(record, asked ? "text" : "user"));
+    if (asked || (turn && text)) {
+        free(*said);
+        *said = text ? strdup(text) : NULL;
+    }
     json_decref(record);
-    return copy;
+    return turn && text;
 }
 
 char *journal_topic(const char *name) {
@@ -179,8 +184,8 @@ char *journal_topic(const char *name) {
     Error ignored;
     FILE *file = journal_path(name, path, &ignored) ? NULL : fopen(path, "re");
     ssize_t n;
-    for (int i = 0; file && !topic && i < TOPIC_LINES && (n = getline(&line, &capacity, file)) > 0; i++)
-        topic = said_in(line, (size_t)n);
+    for (int i = 0; file && i < TOPIC_LINES && (n = getline(&line, &capacity, file)) > 0; i++)
+        if (take_said(line, (size_t)n, &topic)) break;
     free(line);
     if (file) fclose(file);
     return topic ? topic : strdup("");

@@ -1,5 +1,7 @@
 #include "app/record/transcript_internal.h"
 #include "kernels/base/array.h"
+#include "app/terminal/text_shown.h"
+#include "kernels/base/text/utf8.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -141,9 +143,20 @@ TranscriptSetting transcript_setting(const Transcript *transcript, int index) {
 
 // ---- writing ----------------------------------------------------------------------------------------------
 
+// JSON is UTF-8; a path may be any bytes, and is then kept as what can be shown of it.
+static json_t *utf8_to_json(const char *text) {
+    size_t size = strlen(text);
+    if (utf8_valid_run(text, size) == size) return json_stringn(text, size);
+    char *clean = text_clean(text, size, NULL);
+    json_t *json = clean ? json_string(clean) : NULL;
+    free(clean);
+    return json;
+}
+
 static json_t *model_to_json(const TranscriptModel *model) {
-    return json_pack("{s:s, s:s, s:s, s:s}", "name", model->name, "path", model->path, "fingerprint",
-                     model->fingerprint, "template", model->chat_template);
+    return json_pack("{s:o, s:o, s:s, s:s}", "name", utf8_to_json(model->name), "path",
+                     utf8_to_json(model->path), "fingerprint", model->fingerprint, "template",
+                     model->chat_template);
 }
 
 Status transcript_new(const TranscriptHeader *header, Transcript **transcript, Error *error) {

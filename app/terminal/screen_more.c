@@ -18,7 +18,7 @@ bool screen_ask_more(Screen *screen) {
     (void)file_write_all(STDERR_FILENO, on, strlen(on));
     (void)file_write_all(STDERR_FILENO, question, sizeof question - 1);
     (void)file_write_all(STDERR_FILENO, off, strlen(off));
-    char key = tty_ask_key();
+    char key = tty_ask_key(" jfqQ");
     (void)file_write_all(STDERR_FILENO, wipe, sizeof wipe - 1);
     return key == ' ' || key == '\r' || key == '\n' || key == 'j' || key == 'f';
 }

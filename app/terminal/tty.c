@@ -378,16 +378,27 @@ bool tty_can_ask(void) {
            ioctl(STDIN_FILENO, FIONREAD, &waiting) == 0 && waiting == 0;
 }
 
-char tty_ask_key(void) {
-    char key, rest[BLOCK];
+// Puts what was read of a text back, for the prompt.
+static void keep_typed(const char *bytes, size_t n) {
+    if (!make_room(n)) return;
+    memcpy(tty.ahead + tty.ahead_n, bytes, n);
+    tty.ahead_n += n;
+}
+
+char tty_ask_key(const char *keys) {
+    static const char paste[] = "\033[200~";
+    char key[BLOCK];
     struct pollfd wait = {.fd = STDIN_FILENO, .events = POLLIN};
     int ready = 0;
     // Whichever thread takes the signal: the flag is looked at now and then.
     while (ready == 0 && !(tty.interrupt && *tty.interrupt)) ready = poll(&wait, 1, LOOK_EVERY);
-    if (ready <= 0 || read(STDIN_FILENO, &key, 1) != 1) return 'q';
+    if (ready <= 0 || read(STDIN_FILENO, key, 1) != 1) return 'q';
     // What an arrow sends is one key; what else has been typed waits for the prompt.
-    if (key == '\033' && poll(&wait, 1, 0) > 0 && read(STDIN_FILENO, rest, sizeof rest) <= 0) return 'q';
-    return key;
+    ssize_t n = *key == '\033' && poll(&wait, 1, 0) > 0 ? read(STDIN_FILENO, key + 1, sizeof key - 1) : 0;
+    bool pasted = n >= (ssize_t)sizeof paste - 2 && !memcmp(key, paste, sizeof paste - 1);
+    bool typed = (unsigned char)*key >= ' ' && *key != 127 && !strchr(keys, *key);
+    if (pasted || typed) keep_typed(key, 1 + (size_t)n);
+    return pasted || typed || n < 0 ? 'q' : *key;
 }
 
 // ---- the window ------------------------------------------------------------------------------------------------

@@ -66,9 +66,10 @@ void tty_hush_again(void);
 // use of the terminal.
 void tty_watch_interrupt(const atomic_int *interrupt);
 // Whether keys come raw between two prompts, and none has come yet: then tty_ask_key() waits for one. A signal, or the
-// end of the terminal, is 'q'; of what comes with the key (an arrow's sequence) nothing is left.
+// end of the terminal, is 'q'; of what comes with the key (an arrow's sequence) nothing is left. A character that is
+// none of `keys`, and a paste, are no answer but the beginning of the next turn: 'q', and the prompt has them.
 bool tty_can_ask(void);
-char tty_ask_key(void);
+char tty_ask_key(const char *keys);
 
 // Whether the process was stopped and goes on, since this was asked last, and the shell has written to the terminal.
 bool tty_was_continued(void);

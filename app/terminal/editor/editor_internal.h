@@ -52,6 +52,7 @@ struct Editor {
     char *prefill;               // the next line starts with it
     bool offered;                // unless something was typed ahead
     bool hold;                   // what was typed ahead is a draft
+    bool came_back;              // the line began as a prefill
     bool told_bad;               // that the terminal sends what is no UTF-8: said once
 
     // On a terminal; NULL where lines are read plainly.

@@ -180,7 +180,8 @@ LineEnd line_read(Editor *editor, char **text) {
     el_wset(editor->el, EL_PREP_TERM, 1); // before the prompt is seen: what is typed at it is typed raw
     tty_take_typed_ahead();
     if (editor->offered && tty_has_typed_ahead()) editor_prefill(editor, NULL);
-    if (editor->prefill) {
+    editor->came_back = editor->prefill != NULL;
+    if (editor->came_back) {
         editor->place = editor->prefill;
         editor->prefill = NULL;
         editor->next_key = KEY_PLACE;

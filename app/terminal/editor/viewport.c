@@ -64,9 +64,9 @@ static bool set_buffer(Editor *editor, const wchar_t *text, size_t n, size_t cur
     return ok;
 }
 
-// Rows a window may have: one is the prompt's surplus, one is left free.
-static int row_limit(void) {
-    int rows = tty_rows() - 2;
+// Rows a window may have: one is the prompt's surplus, one is left free. Above a text that comes back stands why.
+static int row_limit(const Editor *editor) {
+    int rows = editor->came_back ? tty_rows() / 2 : tty_rows() - 2;
     return rows < 3 ? 3 : rows;
 }
 
@@ -84,7 +84,7 @@ static size_t start_of_row(const View *view, int row, TextLayout layout) {
 // Chooses the rows around the view's cursor. False: they are what libedit has already, or there is no memory.
 static bool show_around(Editor *editor, const View *view) {
     TextLayout layout = paint_layout(editor);
-    int limit = row_limit();
+    int limit = row_limit(editor);
     int total = text_place(view->text, view->n, (TextPlace){0, 0}, layout).row + 1;
     int row = text_place(view->text, view->cursor, (TextPlace){0, 0}, layout).row;
     int top = row - limit / 2;
@@ -145,7 +145,7 @@ bool viewport_move(Editor *editor, View *view, size_t cursor) {
 
 static bool adjust_once(Editor *editor) {
     const LineInfoW *line = el_wline(editor->el);
-    int limit = row_limit();
+    int limit = row_limit(editor);
     int rows = paint_place(editor, (size_t)(line->lastchar - line->buffer)).row + 1;
     int row = paint_place(editor, (size_t)(line->cursor - line->buffer)).row;
     bool too_tall = rows > limit + 1;

@@ -353,6 +353,14 @@ static void test_time_and_copy(void **state) {
     program_free(&run);
 }
 
+static void test_list_has_columns_of_wide_names(void **state) {
+    (void)state;
+    Run run =
+        program_script(BABBLER "|--max-tokens=2|--threads=1", "/new \346\274\242\346\274\242\nHi\n/list\n");
+    expect_err(&run, "\n* \346\274\242\346\274\242                20");
+    program_free(&run);
+}
+
 static void test_clear_begins_anew(void **state) {
     (void)state;
     Run run;
@@ -383,6 +391,7 @@ int main(int argc, char **argv) {
         WITH_HOME(test_export),
         WITH_HOME(test_save_waits_for_no_pipe),
         WITH_HOME(test_time_and_copy),
+        WITH_HOME(test_list_has_columns_of_wide_names),
         WITH_HOME(test_clear_begins_anew),
     };
     return test_main("commands", argc, argv, tests);

@@ -57,6 +57,29 @@ static void test_a_refused_line_and_what_was_typed_ahead(void **state) {
     prompt_leave(pty);
 }
 
+// Why a turn comes back is seen above it, however long it is.
+static void test_a_tall_turn_comes_back_below_the_reason(void **state) {
+    (void)state;
+    char pasted[2000] = "\033[200~";
+    for (int i = 0; i < 60; i++) snprintf(pasted + strlen(pasted), 32, "row %d of many\n", i);
+    strcat(pasted, "\033[201~");
+    Pty *pty = prompt_start(SHORT "|--context=64", &(const PtyOptions){.rows = 24, .cols = 80});
+    pty_expect(pty, "> ");
+    pty_send(pty, pasted);
+    pty_expect(pty, "row 59 of many");
+    pty_send(pty, "\r");
+    pty_expect(pty, "leaves no room");
+    pty_expect(pty, " of 60) ");
+    pty_expect_screen(pty, "row 59 of many");
+    pty_expect_screen(pty, "leaves no room for a reply");
+    pty_resize(pty, 20, 80);
+    pty_send(pty, "!");
+    pty_expect_screen(pty, "!");
+    pty_send(pty, "\003");
+    pty_expect(pty, "> ");
+    prompt_leave(pty);
+}
+
 static void test_help_fits_and_lists_are_paged(void **state) {
     (void)state;
     Pty *pty = prompt_start(SHORT, &(const PtyOptions){.rows = 24, .cols = 80});
@@ -80,8 +103,18 @@ static void test_help_fits_and_lists_are_paged(void **state) {
     pty_expect(pty, "[Space: more, q: enough]");
     pty_send(pty, "\003"); // as good as q
     pty_expect(pty, "> ");
+    // Who goes on typing has seen enough, and nothing of it is lost.
+    pty_send(pty, "/set\r");
+    pty_expect(pty, "[Space: more, q: enough]");
     pty_send(pty, "/time\r");
     pty_expect(pty, "answering");
+    pty_expect(pty, "> ");
+    pty_send(pty, "/set\r");
+    pty_expect(pty, "[Space: more, q: enough]");
+    pty_send(pty, "\033[200~/tokens a\033[201~");
+    pty_expect_screen(pty, "> /tokens a");
+    pty_send(pty, "\r");
+    pty_expect(pty, "1 token");
     pty_expect(pty, "> ");
     prompt_leave(pty);
     // A command that fills its column has a second one none the less.
@@ -326,6 +359,7 @@ int main(int argc, char **argv) {
         WITH_HOME(test_the_banner_is_narrow),
         WITH_HOME(test_a_refused_line_comes_back),
         WITH_HOME(test_a_refused_line_and_what_was_typed_ahead),
+        WITH_HOME(test_a_tall_turn_comes_back_below_the_reason),
         WITH_HOME(test_help_fits_and_lists_are_paged),
         WITH_HOME(test_escape_leaves_a_search),
         WITH_HOME(test_an_unknown_terminal),

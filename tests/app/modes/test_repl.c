@@ -208,6 +208,7 @@ static void test_hang_up_saves_first(void **state) {
     pty = prompt_start(SHORT "|--resume", NULL);
     pty_expect(pty, "[1 turn so far; the last:]");
     pty_expect(pty, "> Hello there.");
+    pty_expect(pty, "[interrupted; /continue goes on]");
     pty_expect(pty, "> ");
     prompt_ask(pty, "And of Italy?", "[turn 2: ");
     pty_signal(pty, SIGTERM); // at the prompt
@@ -235,7 +236,7 @@ static void test_edit_goes_on_from_there(void **state) {
     pty_expect(pty, "> ");
     prompt_ask(pty, "Hello there.", "[turn 1: ");
     prompt_ask(pty, "And of Italy?", "[turn 2: ");
-    prompt_ask(pty, "/edit 1", "[turn 1: ");
+    prompt_say(pty, "/edit 1", "> Edited: Hello there.\r\n\r\n"); // the reply apart, as of every question
     prompt_say(pty, "/view", "[user] Edited: Hello there.");
     prompt_say(pty, "/edit reply", "the reply is replaced");
     prompt_say(pty, "/view", "[assistant] Edited: ");

@@ -68,6 +68,20 @@ static void test_a_context_too_long_for_the_model_is_told(void **state) {
     program_free(&run);
 }
 
+// A folder's name may be any bytes; the journal names it all the same.
+static void test_a_folder_that_is_no_utf8(void **state) {
+    char command[400];
+    Run run;
+    snprintf(command, sizeof command,
+             "d=$(printf '%s/b\\377d') && cp -r " BABBLER
+             " $d && echo Hi | $PALAVER $d --max-tokens 2 --threads 1",
+             (char *)*state);
+    program_shell(&run, command);
+    expect_status(&run, 0);
+    expect_no_err(&run, "palaver: ");
+    program_free(&run);
+}
+
 static void test_a_model_by_its_name(void **state) {
     char path[200], target[1000];
     Run run;
@@ -95,6 +109,7 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         WITH_HOME(test_exit_statuses_of_the_start),
         WITH_HOME(test_a_context_too_long_for_the_model_is_told),
+        WITH_HOME(test_a_folder_that_is_no_utf8),
         WITH_HOME(test_a_model_by_its_name),
     };
     return test_main("start", argc, argv, tests);

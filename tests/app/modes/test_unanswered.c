@@ -49,6 +49,9 @@ static void ends_in_the_answer(const char *home, int signal, int status) {
 
 static void test_killed(void **state) {
     ends_in_the_answer(*state, SIGKILL, 128 + SIGKILL);
+    Run run = program_script(TALK "|--no-save", "/list\n");
+    expect_err(&run, "What became of this question?");
+    program_free(&run);
     Pty *pty = at_terminal("--threads=1|--max-tokens=5|--resume");
     pty_expect_screen(pty, "[the last question was not answered: Enter asks it, Ctrl-U takes it away]");
     pty_expect_screen(pty, "> What became of this question?");

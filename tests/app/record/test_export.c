@@ -110,12 +110,29 @@ static void test_what_cannot_be_loaded(void **state) {
     program_free(&run);
 }
 
+// A model is called what the banner calls it, whatever its file says of itself; an export is not of another one's.
+static void test_a_model_has_one_name(void **state) {
+    char script[1000];
+    folder_write_text(*state, "saved",
+                      "{\"record\":\"palaver\",\"format\":2,\"model\":{\"name\":\"Fine 1B 8k Mix1 Ep2\","
+                      "\"path\":\"/m/Fine-1B.Q4_0.gguf\",\"fingerprint\":\"x\",\"template\":\"chatml\"},"
+                      "\"seed\":1,\"stream\":1}\n"
+                      "{\"record\":\"turn\",\"node\":\"1.1\",\"parent\":\"0\",\"why\":\"ask\",\"user\":\"a\","
+                      "\"reply\":\"b\",\"finish\":\"end\",\"seed\":1,\"position\":0,\"next\":0}\n");
+    snprintf(script, sizeof script, "/load %s/saved\n/view\n", (char *)*state);
+    Run run = program_script(TALK, script);
+    expect_err(&run, "[this conversation was with Fine-1B (template chatml); ");
+    expect_err(&run, "[assistant] b");
+    program_free(&run);
+}
+
 int main(int argc, char **argv) {
 #define WITH_HOME(test) cmocka_unit_test_setup_teardown(test, program_set_up, program_tear_down)
     const struct CMUnitTest tests[] = {
         WITH_HOME(test_load_reads_exports),
         WITH_HOME(test_jsonl_reads_exports),
         WITH_HOME(test_what_cannot_be_loaded),
+        WITH_HOME(test_a_model_has_one_name),
     };
     return test_main("export", argc, argv, tests);
 }
