@@ -15,11 +15,11 @@ static inline int __attribute__((warn_unused_result)) test_failures(int n) {
     return n;
 }
 
-// Started in the background these are ignored, and what a test starts would ignore them too: until it is there, one that
-// the test sends at once.
+// Started in the background, or by nohup, these are ignored, and what a test starts would ignore them too: for ever, or,
+// until it is there, one that the test sends at once.
 static inline void test_take_signals(void) {
-    signal(SIGINT, SIG_DFL);
-    signal(SIGQUIT, SIG_DFL);
+    static const int SIGNALS[] = {SIGINT, SIGQUIT, SIGHUP, SIGTERM};
+    for (size_t i = 0; i < sizeof SIGNALS / sizeof *SIGNALS; i++) signal(SIGNALS[i], SIG_DFL);
 }
 
 #define test_main(group, argc, argv, tests)                                                                  \
