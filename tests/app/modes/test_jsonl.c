@@ -161,7 +161,8 @@ static void signals_lose_no_answer(void **state) {
 static void outputs_that_take_no_more(void **state) {
     (void)state;
     Run run;
-    const char *in = "for i in 1 2 3 4 5 6 7 8 9; do echo '{\"turns\": [\"a\", \"b\"]}'; done | ";
+    // All lines in one write: a busy machine would run the first one before the second is there.
+    const char *in = "printf '{\"turns\": [\"a\", \"b\"]}\\n%.0s' 1 2 3 4 5 6 7 8 9 | ";
     char command[1000];
     snprintf(command, sizeof command, "%s{ " SHELL " --parallel 2; echo status $? >&2; } | head -n 1", in);
     program_shell(&run, command);
