@@ -4,7 +4,6 @@
 #include "kernels/base/array.h"
 
 #include <pthread.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -40,10 +39,14 @@ void rescue_done(void) {
     pthread_mutex_unlock(&lock);
 }
 
-void rescue_and_end(const char *words) {
+void rescue_and_end(const char *words, bool told) {
     char line[600];
     const char *kept = "what was finished before is kept";
     pthread_mutex_lock(&lock);
+    if (told && !reply.keep) {
+        pthread_mutex_unlock(&lock);
+        return;
+    }
     if (reply.keep) reply.keep(reply.context, reply.text, reply.size, &kept);
     snprintf(line, sizeof line, "palaver: %s; %s\n", words, kept);
     fatal(line);

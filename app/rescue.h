@@ -7,6 +7,7 @@
 #ifndef PALAVER_APP_RESCUE_H
 #define PALAVER_APP_RESCUE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 // Keeps what is there of the reply; what that is goes into *kept, behind "; ": "the question is kept". From the other
@@ -19,7 +20,8 @@ void rescue_add(const char *text,
 void rescue_settle(void);
 void rescue_done(void);
 
-// Keeps what there is to keep, says `words` (no whole line) and what is kept, and ends the process with status 1.
-_Noreturn void rescue_and_end(const char *words);
+// Keeps what there is to keep, says `words` (no whole line) and what is kept, and ends the process with status 1. Where the
+// chat's thread knows (told) and no reply is in its hands, it ends by itself, and this does nothing.
+void rescue_and_end(const char *words, bool told);
 
 #endif

@@ -51,7 +51,7 @@ typedef struct EngineWorld {
     const char *join;                               // HOST:PORT of rank 0
     const char *key;                                // that all of them know
     int seconds;                                    // to wait for the others; 0: two minutes
-    void (*lost)(const char *words);                // as WorldOptions.lost
+    void (*lost)(const char *words, bool told);     // as WorldOptions.lost
     void (*tell)(void *context, const char *words); // as WorldOptions.tell
     void *tell_context;
 } EngineWorld;

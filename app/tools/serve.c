@@ -35,7 +35,7 @@ int serve_main(Program *program, const EngineWorld *world) {
     if (!status) return EXIT_WELL;
     error_prefix(&error, "rank %d: ", world->rank);
     return program_fail(program, &error,
-                        status == STATUS_USAGE  ? EXIT_USAGE
-                        : status == STATUS_FILE ? EXIT_MODEL
-                                                : EXIT_RUNTIME);
+                        status == STATUS_USAGE                                  ? EXIT_USAGE
+                        : status == STATUS_FILE || status == STATUS_UNSUPPORTED ? EXIT_MODEL
+                                                                                : EXIT_RUNTIME);
 }

@@ -38,9 +38,9 @@ typedef struct WorldOptions {
     // gone again: one line, without its end; NULL: nobody is told.
     void (*tell)(void *context, const char *words);
     void *tell_context;
-    // From the pulse's thread, if a rank is lost and the caller's thread has not been told within 2 seconds: which, and why;
-    // NULL: nothing.
-    void (*lost)(const char *words);
+    // From the pulse's thread, half a second after a rank was lost and then again and again, until world_close(): which, and
+    // why, and whether the caller's thread has been told. NULL: nothing.
+    void (*lost)(const char *words, bool told);
 } WorldOptions;
 
 typedef struct World World;

@@ -9,7 +9,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-static const double BEAT = 1, GRACE = 2, STOPPED = 2; // seconds
+// Seconds. GRACE: mpirun ends the others, too, and kills those that are still there after one second.
+static const double BEAT = 1, GRACE = 0.5, STOPPED = 2;
 
 void pulse_lose(Link *link, const char *why) {
     if (atomic_exchange(&link->loses, true)) return;
@@ -56,7 +57,7 @@ static void tell(World *w) {
         const Link *link = &w->links[i];
         if (!atomic_load(&link->lost)) continue;
         snprintf(words, sizeof words, "rank %d (%s) is lost: %s", i, link->name, link->why);
-        if (!atomic_load(&w->closes) && !atomic_load(&w->told)) w->options.lost(words);
+        if (!atomic_load(&w->closes)) w->options.lost(words, atomic_load(&w->told));
         return;
     }
 }
@@ -84,7 +85,7 @@ static void *run(void *context) {
             if (!atomic_load(&w->links[i].lost))
                 ready[n++] = (struct pollfd){.fd = w->links[i].pulse, .events = POLLIN};
         n += (nfds_t)lobby_sockets(w, ready + n);
-        (void)poll(ready, n, 250);
+        (void)poll(ready, n, since > 0 ? 50 : 250);
         if (ready[0].revents || atomic_load(&w->closes)) return NULL;
         const double now = clock_seconds();
         // Who was stopped, and all with it (Ctrl-Z, a lid), has heard nobody.
