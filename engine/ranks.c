@@ -4,8 +4,7 @@
 // They hold rank 0's model, to the byte: what the files say besides tensors, and which tensors there are, is compared in full
 // before anything is loaded; of the tensors, all bytes that a rank uses (its layers, and what all layers share) with those
 // of rank 0's files, while they are loaded. What a rank does not use may differ: it changes nothing. The price is that rank 0
-// reads the others' layers too, once: what it found is kept (weight_sums_file.h). Processes of one host that have the same
-// files open read nothing twice.
+// reads the others' layers too, at every start. Processes of one host that have the same files open compare those instead.
 #include "engine/engine_internal.h"
 
 #include "engine/backend.h"
@@ -97,8 +96,7 @@ static Status await_sums(const struct RanksFiles *f, Error *error) {
         if (told || clock_seconds() - since < LONG || !f->world.tell) continue;
         told = true;
         format_bytes((double)weight_sums_left(sums), left);
-        snprintf(words, sizeof words, "comparing the other ranks' files with those here: %s to read, once",
-                 left);
+        snprintf(words, sizeof words, "comparing the other ranks' files with those here: %s to read", left);
         f->world.tell(f->world.tell_context, words);
     }
     return STATUS_OK;

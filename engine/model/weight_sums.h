@@ -1,6 +1,6 @@
 // Sums over every byte that the files hold of a model's tensors, by which processes that hold a model together find that
 // their files differ (engine/ranks.c). A thread of its own makes them while the weights are loaded, so that the files are
-// read once; what was summed of files that have not been touched since is known without reading them (weight_sums_file.h).
+// read once.
 //
 // Which layer a tensor is of, its name tells: by its first part that is a number. One without is taken for every
 // layer's, but for embeddings, which the first process alone has, and the output, which the last has.

@@ -298,7 +298,7 @@ static void reply_free(Reply *r) {
 Status reply_end(Reply *r, Status status, Error *error) {
     ReplyReport *report = r->report;
     const bool lost = status == STATUS_FATAL;
-    Error beside; // what else fails, where it is the loss that is told
+    Error beside = {0}; // what else fails, where it is the loss that is told
     Error *told = lost ? &beside : error;
     if ((status == STATUS_INTERRUPTED && r->was_read) || (lost && report->n_reply > 0)) {
         report->finish = FINISH_INTERRUPTED;
