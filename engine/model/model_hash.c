@@ -99,18 +99,19 @@ uint64_t model_files(const Model *m) {
     const bool known = file && fgets(boot, sizeof boot, file) && strlen(boot) > 30;
     if (file) fclose(file);
     uint64_t hash = hash_bytes(HASH_START, boot, strlen(boot));
-    return c && known && model_hash_files(c, &hash) && hash ? hash : 0;
+    return c && known && !model_hash_files(c, &hash) ? hash : 0;
 }
 
-bool model_hash_files(const Checkpoint *c, uint64_t *hash) {
+const char *model_hash_files(const Checkpoint *c, uint64_t *hash) {
     for (int i = 0; i < checkpoint_n_files(c); i++) {
+        const char *path = checkpoint_file(c, i, NULL);
         struct stat s;
-        if (stat(checkpoint_file(c, i, NULL), &s)) return false;
+        if (stat(path, &s)) return path;
         *hash = HASH(*hash, s.st_size);
         *hash = HASH(*hash, s.st_mtim);
         *hash = HASH(*hash, s.st_ctim);
         *hash = HASH(*hash, s.st_dev);
         *hash = HASH(*hash, s.st_ino);
     }
-    return true;
+    return NULL;
 }

@@ -18,8 +18,8 @@ ModelFacts model_facts(const Model *model);
 
 // Goes on with sizes, times and inodes of the files. Who writes to one without changing what is sampled of it changes its
 // time, and who sets that back its change time; a copy may have been another file with the same times, and is another inode.
-// False: one cannot be looked at.
-bool model_hash_files(const Checkpoint *checkpoint, uint64_t *hash);
+// NULL, or the path of one that cannot be looked at.
+const char *model_hash_files(const Checkpoint *checkpoint, uint64_t *hash);
 // Of two processes of one running system alike only where they have the same files; 0: not known.
 uint64_t model_files(const Model *model);
 

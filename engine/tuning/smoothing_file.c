@@ -25,8 +25,8 @@ enum {
 Status smoothing_file_of(const Model *model, SmoothingFile *file, Error *error) {
     uint64_t hash = model_hash(model, HASH_START);
     char tail[64];
-    if (!model_hash_files(model->checkpoint, &hash))
-        return error_set(error, STATUS_FILE, "a file of the model cannot be looked at");
+    const char *missing = model_hash_files(model->checkpoint, &hash);
+    if (missing) return error_set(error, STATUS_FILE, "%s cannot be looked at", missing);
     file->n_layers = model->shape.n_layers, file->layers = model->file_layers;
     snprintf(file->of, sizeof file->of, "%016" PRIx64 ", %d layers", hash, file->n_layers);
     snprintf(tail, sizeof tail, "smoothing/%016" PRIx64 ".toml", hash);

@@ -390,6 +390,20 @@ static void one_is_killed_while_it_reads(void **state) {
     }
 }
 
+// One turn, whose reply was cut: it begins with the n bytes that were shown.
+static void expect_kept(const char *home, const Child *first, const char *shown, size_t n) {
+    Transcript *transcript = kept(home);
+    if (!transcript) fail_msg("nothing is kept\n%s", (char *)first->said.data);
+    assert_int_equal(transcript_tree(transcript)->n, 1);
+    assert_null(transcript_asked(transcript));
+    const TranscriptNode *node = transcript_node(transcript, 0);
+    assert_string_equal(node->text, "Write a very long story");
+    assert_true(node->reply.interrupted);
+    if (node->reply.size < n) fail_msg("%zu bytes were shown, %zu are kept", n, node->reply.size);
+    assert_memory_equal(node->reply.text, shown, n);
+    transcript_free(transcript);
+}
+
 // The first turn's reply is on its way, and stdout has some of it: the question and what was shown are kept.
 static void a_reply_that_breaks_off_is_kept(void **state) {
     enum { SHOWN = 200 };
@@ -407,17 +421,9 @@ static void a_reply_that_breaks_off_is_kept(void **state) {
     assert_int_equal(wait_for(&other, SOON), 128 + SIGKILL);
     assert_int_equal(wait_for(&first, SOON), 1);
     if (!strstr((char *)first.said.data, "is lost")) fail_msg("%s", (char *)first.said.data);
-    Transcript *transcript = kept(*state);
-    if (!transcript) fail_msg("nothing is kept\n%s", (char *)first.said.data);
-    assert_int_equal(transcript_tree(transcript)->n, 1);
-    assert_null(transcript_asked(transcript));
-    const TranscriptNode *node = transcript_node(transcript, 0);
-    assert_string_equal(node->text, "Write a very long story");
-    assert_true(node->reply.interrupted);
     while (n && said[n - 1] == '\n') n--;
-    assert_true(n >= SHOWN && node->reply.size >= n);
-    assert_memory_equal(node->reply.text, said, n);
-    transcript_free(transcript);
+    assert_true(n >= SHOWN);
+    expect_kept(*state, &first, said, n);
     end(&first), end(&other);
 }
 
@@ -443,16 +449,7 @@ static void a_reply_that_is_stuck_is_kept(void **state) {
                 "is lost: its process has ended; what was finished before, and this answer "
                 "as far as it was shown, are kept"))
         fail_msg("%s", (char *)first.said.data);
-    Transcript *transcript = kept(*state);
-    if (!transcript) fail_msg("nothing is kept\n%s", (char *)first.said.data);
-    assert_int_equal(transcript_tree(transcript)->n, 1);
-    assert_null(transcript_asked(transcript));
-    const TranscriptNode *node = transcript_node(transcript, 0);
-    assert_string_equal(node->text, "Write a very long story");
-    assert_true(node->reply.interrupted);
-    if (node->reply.size < (size_t)n) fail_msg("%zd bytes were shown, %zu are kept", n, node->reply.size);
-    assert_memory_equal(node->reply.text, said, n);
-    transcript_free(transcript);
+    expect_kept(*state, &first, said, (size_t)n);
     end(&first), end(&other);
 }
 

@@ -15,7 +15,7 @@
 // ahead that it has come when it is wanted: four rows at a time, of which each is shorter than what a processor's
 // prefetcher needs to find a stream, come a fifth to a quarter slower.
 INLINE void two_rows(DType type, const uint8_t *const rows[2], const float *x, int64_t cols, __m256 acc[2]) {
-    const int64_t size = type == DTYPE_F32 ? 4 : type == DTYPE_E4M3 || type == DTYPE_NF4 ? 1 : 2;
+    const int64_t size = weight_bytes(type);
     const char *ahead = (const char *)rows[0] + BYTES_AHEAD;
     int64_t i = 0;
     acc[0] = acc[1] = _mm256_setzero_ps();

@@ -41,7 +41,7 @@ typedef struct Part {
 
 INLINE void fill_panel_of(DType type, const EightRows *w, Part part, __m512 *panel) {
     const char *next = (const char *)w->row[0] + ROWS * (w->row[1] - w->row[0]);
-    const int64_t size = type == DTYPE_F32 ? 4 : type == DTYPE_E4M3 || type == DTYPE_NF4 ? 1 : 2;
+    const int64_t size = weight_bytes(type);
     int64_t i = part.first;
     for (; i + 8 <= part.end; i += 8, panel += VECTORS) {
         for (int64_t at = 0; at < 8 * ROWS * size; at += 64)

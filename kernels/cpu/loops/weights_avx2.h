@@ -7,6 +7,11 @@
 #ifdef __AVX2__
 #include <string.h>
 
+// Of one weight, where what is asked for ahead need not be exact: blocks' scales are left out.
+INLINE int64_t weight_bytes(DType type) {
+    return type == DTYPE_F32 ? 4 : type == DTYPE_E4M3 || type == DTYPE_NF4 ? 1 : 2;
+}
+
 enum { E4M3_BLOCK = 128, E4M3_BYTES = 4 + E4M3_BLOCK };
 
 // A byte's exponent and fraction are those of a half, whose exponent counts from 15 instead of 7.
