@@ -77,6 +77,13 @@ Status limits_apply(const CardLimits *limits, Card *card, Error *error) {
             return error_set(error, STATUS_USAGE,
                              LIMITS_VARIABLE ": compute=%d: the card, or the code that it runs, is of %d",
                              limits->compute, card->compute);
+        if (there->wgmma && !wanted->wgmma)
+            return error_set(
+                error, STATUS_USAGE,
+                LIMITS_VARIABLE
+                ": compute=%d: the plug-in's code for this card is Hopper's and has no kernels of "
+                "other cards; build it with CUDA_ARCH=80",
+                limits->compute);
         card->compute = limits->compute;
     }
     if (limits->n_sms > card->n_sms) return too_large(error, "sms", limits->n_sms, card->n_sms);

@@ -4,7 +4,8 @@
 //   compute=86,smem=99k,sms=46,memory=8G
 //
 // compute: the capability times ten whose row of dispatch_features() counts, one without anything that the card has
-// not; smem: bytes of shared memory a block; sms: multiprocessors; memory: bytes of the device. k, M and G are powers
+// not. Code for Hopper ("sm_90a") is refused any other: where its own kernels do what the portable ones could, those are
+// left out of it, so that a plug-in of CUDA_ARCH=80 is wanted. smem: bytes of shared memory a block; sms: multiprocessors; memory: bytes of the device. k, M and G are powers
 // of 1,024.
 #ifndef PALAVER_KERNELS_CUDA_LIMITS_H
 #define PALAVER_KERNELS_CUDA_LIMITS_H

@@ -199,6 +199,10 @@ const Case CASES[] = {
     // Rows of several chunks, the last not whole, in kernels of few formats; five heads and three share a key.
     {"bf16 experts, long rows, one", DTYPE_BF16, 2000, 20, 4, 128, 712, 515, EXPERTS(6, 3, 1),
      .qk_norm = true, .past = 1100, .n_tokens = 1, F16KV},
+    {"bf16 experts, three halves, one", DTYPE_BF16, 2048, 16, 2, 128, 192, 515, EXPERTS(8, 4, 1),
+     .out_bias = true, .past = 70, .n_tokens = 1, F16KV},
+    {"q4_0 experts, three halves, one", DTYPE_Q4_0, 2048, 16, 2, 128, 192, 515, EXPERTS(8, 4, 1), .past = 70,
+     .n_tokens = 1, F16KV},
     {"q8_0 experts, long rows, one", DTYPE_Q8_0, 4512, 3, 1, 128, 736, 515, EXPERTS(6, 5, 1), .past = 70,
      .n_tokens = 1, F16KV},
 // Tiles of all experts, some with more than one tile of pairs, and pieces of rows that are not whole.

@@ -58,12 +58,27 @@ static void a_card_becomes_a_smaller_one(void **state) {
     assert_int_equal(limits_apply(&l, &card, &error), STATUS_OK);
     assert_memory_equal(&card, &HOPPER, sizeof card);
     assert_int_equal(limits_read("compute=86,smem=99k,sms=46", &l, &error), STATUS_OK);
+    card.compute = 80; // code for 8.0, on Hopper
     assert_int_equal(limits_apply(&l, &card, &error), STATUS_OK);
     assert_true(card.compute == 86 && card.n_sms == 46 && card.shared_limit == 101376);
     assert_false(dispatch_features(&card)->overlap || dispatch_features(&card)->wgmma);
-    card = HOPPER, l = (CardLimits){.compute = 120}; // kernels overlap, and the products are portable
+    card = HOPPER, l = (CardLimits){.compute = 90, .n_sms = 46};
     assert_int_equal(limits_apply(&l, &card, &error), STATUS_OK);
-    assert_true(dispatch_features(&card)->overlap && !dispatch_features(&card)->wgmma);
+    assert_true(card.compute == 90 && card.n_sms == 46);
+}
+
+// It lacks the portable kernels: they would compute nothing, without a word.
+static void code_for_hopper_is_no_other(void **state) {
+    (void)state;
+    static const int OTHERS[] = {80, 86, 89, 100, 120};
+    for (size_t i = 0; i < sizeof OTHERS / sizeof *OTHERS; i++) {
+        Error error;
+        Card card = HOPPER;
+        CardLimits l = {.compute = OTHERS[i]};
+        assert_int_equal(limits_apply(&l, &card, &error), STATUS_USAGE);
+        assert_non_null(strstr(error.message, "CUDA_ARCH=80"));
+        assert_memory_equal(&card, &HOPPER, sizeof card);
+    }
 }
 
 static void a_card_never_becomes_a_larger_one(void **state) {
@@ -97,6 +112,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(limits_are_read),
         cmocka_unit_test(other_words_are_errors),
         cmocka_unit_test(a_card_becomes_a_smaller_one),
+        cmocka_unit_test(code_for_hopper_is_no_other),
         cmocka_unit_test(a_card_never_becomes_a_larger_one),
         cmocka_unit_test(features_go_by_the_table),
     };

@@ -331,28 +331,52 @@ static int early_of(const CudaBackend *cuda, const DecodeArguments *a) {
     return !all ? 0 : a->experts.n > 0 ? n_blocks / 4 : n_blocks / 2;
 }
 
-// See DecodeArguments.halves: where halves share out more evenly over all warps than rows do, where they are rows
-// themselves, and where every block gives some of both halves of their input (decode.cuh).
-static bool can_halve(const CudaBackend *cuda, const DecodeArguments *a, const DecodeLayer *layers) {
-    const DecodePhaseShape &p = a->phases[PHASE_DOWN];
-    const int n_blocks = cuda->device.card.n_sms, warps = n_blocks * decode_block(cuda->device.code).warps;
-    const int whole = (p.units + warps - 1) / warps, halves = (2 * p.units + warps - 1) / warps;
-    bool can = a->early > 0 && a->kind == DECODE_F16 && a->experts.n == 0 && n_blocks % 2 == 0 &&
-               p.cols % 512 == 0 && p.cols / 2 >= n_blocks && halves < 2 * whole;
-    for (int l = 0; l < a->n_layers; l++) {
-        const DecodeMatrix &m = layers[l].rows[PHASE_DOWN];
-        can = can && (m.format == FORMAT_F16 || m.format == FORMAT_BF16) && m.row_bytes == p.cols * 2 &&
-              !layers[l].down_post;
-    }
-    return can;
+// The most units of a phase that a warp has.
+static int most_units(const CudaBackend *cuda, int units) {
+    const int warps = cuda->device.card.n_sms * decode_block(cuda->device.code).warps;
+    return (units + warps - 1) / warps;
 }
 
-static void halve(DecodeArguments *a, DecodeLayer *layers) {
-    DecodePhaseShape &p = a->phases[PHASE_DOWN];
-    a->halves = true;
-    p.units *= 2, p.cols /= 2, p.pitch = p.cols;
+// Whether halves of a phase's rows are some of their pieces, and not of their columns.
+static bool halves_pieces(const DecodeArguments *a, int phase) {
+    return a->experts.n > 0 && phase == PHASE_DOWN;
+}
+
+// Whether halves of a matrix's rows, of so many columns, are rows themselves.
+static bool halves_are_rows(const DecodeMatrix &m, int cols) {
+    return (m.format == FORMAT_F16 || m.format == FORMAT_BF16) && m.row_bytes == cols * 2 && cols % 512 == 0;
+}
+
+// See DecodeArguments.halved: where halves share out more evenly over all warps than rows do, and where every block gives
+// some of both halves of down's input (decode.cuh). Where x is put together of them there is no code for W8.
+static bool can_halve(const CudaBackend *cuda, const DecodeArguments *a, const DecodeLayer *layers,
+                      int phase) {
+    const DecodePhaseShape &p = a->phases[phase];
+    const bool pieces = halves_pieces(a, phase);
+    const int n_blocks = cuda->device.card.n_sms, of_half = pieces ? p.pieces / 2 * p.cols : p.cols / 2;
+    bool can = a->early > 0 && a->kind == DECODE_F16 && !cuda->peers && n_blocks % 2 == 0 &&
+               of_half >= n_blocks && (!pieces || p.pieces % 2 == 0) &&
+               most_units(cuda, 2 * p.units) < 2 * most_units(cuda, p.units);
+    int forms = a->output_forms;
+    for (int l = 0; l < a->n_layers && can; l++) {
+        can = (pieces || halves_are_rows(layers[l].rows[phase], p.cols)) && !layers[l].out_post &&
+              !layers[l].down_post;
+        forms |= layers[l].forms[PHASE_QKV] | layers[l].forms[PHASE_GATE_UP];
+    }
+    return can && !(forms & FORM_WHOLE);
+}
+
+static void halve(DecodeArguments *a, DecodeLayer *layers, int phase) {
+    DecodePhaseShape &p = a->phases[phase];
+    a->halved |= 1u << phase;
+    p.units *= 2;
+    if (halves_pieces(a, phase)) {
+        p.pieces /= 2;
+        return;
+    }
+    p.cols /= 2, p.pitch = p.cols;
     for (int l = 0; l < a->n_layers; l++) {
-        DecodeMatrix &m = layers[l].rows[PHASE_DOWN];
+        DecodeMatrix &m = layers[l].rows[phase];
         m = matrix_in_chunks(m.data, m.format, p.cols, p.cols * 2);
     }
 }
@@ -397,7 +421,8 @@ bool arguments_fill(const CudaBackend *cuda, const DecodeStep *t, DecodeArgument
     a->round = d->round, a->head_round = d->head_round;
     a->threads = decode_block(cuda->device.code).threads();
     a->early = early_of(cuda, a);
-    if (can_halve(cuda, a, d->wanted)) halve(a, d->wanted);
+    for (int phase : {PHASE_OUT, PHASE_DOWN})
+        if (can_halve(cuda, a, d->wanted, phase)) halve(a, d->wanted, phase);
     if (!able || !multiplies(a, &a->output)) return false;
     choose_splits(d, a);
     return fill_cards(cuda, a, d->wanted) && lay_out_shared(cuda, a, d->wanted);

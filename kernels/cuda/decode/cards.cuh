@@ -8,8 +8,8 @@
 //                              ╳                                         of every block
 //   card 1   out: rows ─ share 1 ─→ [card 1: shares 0, 1] ─→ x' = x + share 0 + share 1 ─→ gate_up …
 //
-// On one card x is put together likewise of what both halves of down's rows add, where these go in halves
-// (DecodeArguments.halves).
+// On one card x is put together likewise of what both halves of rows of out or of down add, where these go in halves
+// (DecodeArguments.halved).
 //
 // A place is written again a layer later. The card that writes it has by then all shares of the phase between, which a
 // block publishes after it has read the place: so every block must have rows of both phases.

@@ -98,7 +98,7 @@ __device__ __forceinline__ void choose_experts(const DecodeArguments &a, const D
     const DecodePhaseShape &p = a.phases[PHASE_ROUTE];
     float *logits = (float *)(&chosen + 1);
     if (l.choice_bias && (int)threadIdx.x * 8 < a.experts.n) prefetch_near(l.choice_bias + threadIdx.x * 8);
-    await(p.arrived, round * gridDim.x);
+    await(p.arrived, round * gridDim.x - a.early);
     if (chooses_by_rank(a.experts, l.choice_bias)) {
         const int mine = (int)threadIdx.x >> a.choice_shift;
         float logit = 0;

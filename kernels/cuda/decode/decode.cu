@@ -27,10 +27,10 @@ static size_t lay_out(const DecoderShape *s, Decoder *d, char *base) {
     d->parts_bytes = (size_t)d->max_splits * q * 4;
     d->qkv = (uint32_t *)take((q + 2 * kv) * 4);
     d->attended = (uint32_t *)take(q * 4);
-    d->middle = (uint32_t *)take((size_t)s->hidden_size * 4);
+    d->middle = (uint32_t *)take((size_t)s->hidden_size * 2 * 4); // see DecodeArguments.halved
     d->gated = (uint32_t *)take((size_t)decoder_ffn_width(s) * 4);
     d->routed = (uint32_t *)take((size_t)s->experts.n * (size_t)route_parts(s) * 4);
-    d->x = (uint32_t *)take((size_t)s->hidden_size * 2 * 4); // see DecodeArguments.halves
+    d->x = (uint32_t *)take((size_t)s->hidden_size * 2 * 4);
     d->parts = (uint32_t *)take(d->parts_bytes);
     d->weights = (unsigned long long *)take((size_t)d->max_splits * s->n_heads * 8);
     d->arrived = (unsigned *)take((size_t)(PHASE_END + s->n_kv_heads) * 32 * 4);

@@ -240,10 +240,12 @@ struct DecodeArguments {
     uint32_t *shares[SHARDS_MOST];
 
     int early; // blocks less than all whose arrival is awaited
-    // Rows of down go in halves: unit u is row u / 2, its columns from (u % 2)·cols on, which in memory is the u-th row of
-    // cols columns. All units of a block have the same half, so that it needs but half of the input. What both halves give,
-    // [2, hidden], is added to x by who reads it.
-    bool halves;
+    // Phases whose rows go in halves, a bit each: out and down. Unit u is then the first or second half of row u / 2: of its
+    // columns, of which the phase's `cols` are a half's, or of its pieces. Of columns it is in memory the u-th row of `cols`.
+    // All units of a block are the same half, u % 2, so that it needs but half of the input. What halves give, [2, hidden],
+    // is added to x by who reads it.
+    unsigned halved;
+    __host__ __device__ bool is_halved(int phase) const { return halved >> phase & 1; }
 };
 
 // Turns of a table: of the token's position, and of what its query is for the sinks.
@@ -254,9 +256,9 @@ __host__ __device__ inline int layer_turns(const DecodeArguments &a) {
 // An input that is normed before it is added: its most elements, so many a turn of the block.
 enum { ADDED_MOST = 6144, ADDED_TURNS = ADDED_MOST / (DECODE_THREADS * 4) };
 
-// Whether a kernel has code for DecodeArguments.halves.
-template <DecodeCacheKind KIND, bool EXPERTS, bool CARDS> __host__ __device__ constexpr bool decode_halves() {
-    return KIND == DECODE_F16 && !EXPERTS && !CARDS;
+// Whether a kernel has code for DecodeArguments.halved.
+template <DecodeCacheKind KIND, bool CARDS> __host__ __device__ constexpr bool decode_halves() {
+    return KIND == DECODE_F16 && !CARDS;
 }
 
 // Launches the kernel for the arguments' shape on n_blocks multiprocessors.

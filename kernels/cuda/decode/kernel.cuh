@@ -86,7 +86,7 @@ __device__ inline InputSource input_of(const DecodeArguments &a, const PhaseOfLa
     s.cols = p.pieces * p.cols, s.width = p.pieces * p.pitch;
     s.gap = p.pitch - p.cols, s.piece_factor = a.size_factor;
     s.keep = p.keep;
-    if (HALVES && phase == PHASE_DOWN && a.halves) s.from += (blockIdx.x & 1) * s.cols;
+    if (HALVES && a.is_halved(phase)) s.from += (blockIdx.x & 1) * s.cols;
     s.norm = last ? a.norm : l.norm[phase];
     s.post = phase == PHASE_GATE_UP ? l.out_post : last ? l.down_post : NULL;
     if (phase == PHASE_QKV && layer > 0) s.post = (&l)[-1].down_post;
@@ -238,13 +238,14 @@ __global__ void __launch_bounds__(DECODE_ALL_THREADS, 1)
                 choose_experts(a, l, layer, chosen, choice_barrier(barriers));
                 scale = sums[ROUTED_SCALE];
             } else {
-                constexpr bool HALVES = decode_halves<Cache::KIND, EXPERTS, CARDS>();
+                constexpr bool HALVES = decode_halves<Cache::KIND, CARDS>();
                 const InputSource from = input_of<FORMATS, HALVES>(a, here);
                 const bool of_down = phase == PHASE_QKV || phase == PHASE_LOGITS;
-                if (CARDS && from.from && phase != PHASE_OUT && phase != PHASE_DOWN)
+                const bool of_x = from.from && phase != PHASE_OUT && phase != PHASE_DOWN;
+                if (CARDS && of_x)
                     scale = load_shares(a.eps, a.shares[a.card] + of_down * a.n_cards * a.hidden, a.n_cards,
                                         from, x, residual, sums);
-                else if (HALVES && a.halves && of_down && from.from)
+                else if (HALVES && of_x && a.is_halved(of_down ? PHASE_DOWN : PHASE_OUT))
                     scale = load_shares(a.eps, from.from, 2, from, x, residual, sums);
                 else
                     scale = from.post    ? load_added_input<ADDED_TURNS>(a.eps, from, x, residual, sums)

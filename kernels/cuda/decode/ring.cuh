@@ -74,6 +74,14 @@ struct Ring {
         return slots + taken * slot_bytes;
     }
 
+    // The slot behind that of take().
+    __device__ const char *take_behind() {
+        const bool wraps = taken + 1 == n_stages;
+        const int at = wraps ? 0 : taken + 1;
+        barrier_wait(full + at * 8, parity ^ (uint32_t)wraps);
+        return slots + at * slot_bytes;
+    }
+
     // All lanes, after their last read of what take() gave.
     __device__ void give_back() {
         __syncwarp();
@@ -118,8 +126,9 @@ template <class Cache, bool EXPERTS> struct Filler {
     const char *keys;   // of the layer that is attended in, and of the KV head
     int window;         // of that layer
     uint32_t bytes, offset;
-    int ahead;      // the layer up to which qkv is in the L2, or on its way there
-    int group_rows; // of an expert's rows of down
+    int ahead;          // the layer up to which qkv is in the L2, or on its way there
+    int group_rows;     // of an expert's rows of down
+    const int32_t *ids; // of the experts whose rows of down these are
 
     __device__ int first_unit() const { return warp * gridDim.x + blockIdx.x; }
     __device__ static int stride() { return gridDim.x * DECODE_WARPS; }
@@ -149,10 +158,18 @@ template <class Cache, bool EXPERTS> struct Filler {
                      (uint32_t)min(ROUTE_PART, a.hidden - from) * 4, 1);
     }
 
+    // The first rows of down of experts, n of them: of those of the chosen ones that are pieces of the block's half.
+    __device__ void begin_pieces(int n) {
+        const bool halved = a.is_halved(PHASE_DOWN);
+        n_pieces = a.phases[PHASE_DOWN].pieces, group_rows = n;
+        ids = chosen.ids + (halved ? blockIdx.x % 2 * n_pieces : 0);
+        begin_rows(data + ((int64_t)ids[0] * a.hidden + (unit >> halved)) * row_bytes, n);
+    }
+
     // The same rows of the next expert, whose matrix follows by so many others.
     __device__ void begin_next_piece() {
         const int64_t each = (int64_t)a.hidden * row_bytes;
-        begin_rows(first + (chosen.ids[piece] - chosen.ids[piece - 1]) * each, group_rows);
+        begin_rows(first + (ids[piece] - ids[piece - 1]) * each, group_rows);
     }
 
     // While it waits for the router, memory has nothing to do: the warp's rows of the next layer's qkv go into the L2,
@@ -197,8 +214,7 @@ template <class Cache, bool EXPERTS> struct Filler {
             begin_rows(pair_of_unit(unit), min(ROWS_AT_ONCE, 2 * n));
             if (n > 1) apart = pair_of_unit(unit + stride()) - first;
         } else if (EXPERTS && phase == PHASE_DOWN) {
-            n_pieces = a.experts.n_active, group_rows = n;
-            begin_rows(data + ((int64_t)chosen.ids[0] * a.hidden + unit) * row_bytes, n);
+            begin_pieces(n);
         } else {
             begin_rows(next, pairs ? min(ROWS_AT_ONCE, 2 * n) : n);
             next += 2 * apart;
@@ -236,7 +252,9 @@ template <class Cache, bool EXPERTS> struct Filler {
             take_matrix(a.output);
         else
             take_matrix(layers[layer].rows[phase]);
-        const int64_t of_unit = (int64_t)row_bytes << pairs, step = stride() * of_unit;
+        // A row of experts goes in halves by its pieces: the next unit of the block is as far behind as half as many rows.
+        const bool by_pieces = EXPERTS && phase == PHASE_DOWN && a.is_halved(PHASE_DOWN);
+        const int64_t of_unit = (int64_t)row_bytes << pairs, step = stride() * of_unit >> by_pieces;
         next = data + unit * of_unit;
         between = pairs ? row_bytes : step, apart = pairs ? step : 2 * step;
     }

@@ -8,26 +8,42 @@
 #include "kernels/cuda/decode/dot.cuh"
 #include "kernels/cuda/decode/ring.cuh"
 
+// Of n sums the first moves up as the last.
+template <class Sum> __device__ inline void put_behind(int n, Sum sum, Sum sums[ROWS_AT_ONCE]) {
+#pragma unroll
+    for (int i = 0; i < ROWS_AT_ONCE - 1; i++) sums[i] = i == n - 1 ? sum : sums[i + 1];
+    sums[ROWS_AT_ONCE - 1] = sum;
+}
+
 // A chunk of each of the ring's next n rows (at most ROWS_AT_ONCE), `elements` from column `first` on: this lane's
 // shares of the dot products. Of experts in a loop whose sums move up, not by code for ROWS_AT_ONCE rows: their phases have
 // few rows a warp, and instructions that are run for the first time take longer to come than to run. Dense layers lose a
-// fifth by it. `kept`: what follows from the lane is computed here, where it is needed, instead of being held in registers
-// through all of a layer.
-template <int FORMAT, bool WHOLE, bool EXPERTS>
+// fifth by it. TWOS: two rows at a time, so that neither's words are waited for alone. `kept`: what follows from the lane
+// is computed here, where it is needed, instead of being held in registers through all of a layer.
+template <int FORMAT, bool WHOLE, bool EXPERTS, bool TWOS>
 __device__ inline void gemv_chunks(int n, int first, int elements, const Input &x, Ring &ring,
                                    typename DotOf<FORMAT>::Sum sums[ROWS_AT_ONCE]) {
+    typedef typename DotOf<FORMAT>::Sum Sum;
     const int lane = EXPERTS ? (int)kept(threadIdx.x % 32) : threadIdx.x % 32;
     Slice<FORMAT> slice;
     slice.template load<WHOLE>(x, first, elements, lane);
     if constexpr (EXPERTS) {
+        int left = n;
 #pragma unroll 1
-        for (int r = 0; r < n; r++) {
-            const typename DotOf<FORMAT>::Sum sum =
-                slice.template dot<WHOLE>(ring.take(), elements, lane, sums[0]);
+        for (; TWOS && left >= 2; left -= 2) {
+            const char *one = ring.take(), *two = ring.take_behind();
+            const Sum of_one = slice.template dot<WHOLE>(one, elements, lane, sums[0]);
+            const Sum of_two = slice.template dot<WHOLE>(two, elements, lane, sums[1]);
             ring.give_back();
-#pragma unroll
-            for (int i = 0; i < ROWS_AT_ONCE - 1; i++) sums[i] = i == n - 1 ? sum : sums[i + 1];
-            sums[ROWS_AT_ONCE - 1] = sum;
+            ring.give_back();
+            put_behind(n, of_one, sums);
+            put_behind(n, of_two, sums);
+        }
+#pragma unroll 1
+        for (; left > 0; left--) {
+            const Sum sum = slice.template dot<WHOLE>(ring.take(), elements, lane, sums[0]);
+            ring.give_back();
+            put_behind(n, sum, sums);
         }
     } else {
 #pragma unroll
@@ -59,7 +75,7 @@ __device__ inline void gemv_group(int n, const DecodePhaseShape &p, const Input 
 #pragma unroll 1
         for (int left = p.cols; first < end;) {
             const int elements = min(FULL, left);
-            gemv_chunks<FORMAT, false, EXPERTS>(n, first, elements, x, ring, sums);
+            gemv_chunks<FORMAT, false, EXPERTS, FORMATS == DECODE_FEW>(n, first, elements, x, ring, sums);
             first += elements, left -= elements;
             if (left == 0) first += p.pitch - p.cols, left = p.cols;
         }
@@ -67,13 +83,13 @@ __device__ inline void gemv_group(int n, const DecodePhaseShape &p, const Input 
         const int cols = p.cols;
 #pragma unroll 1
         for (; first + FULL <= cols; first += FULL)
-            gemv_chunks<FORMAT, true, EXPERTS>(n, first, FULL, x, ring, sums);
-        if (first < cols) gemv_chunks<FORMAT, false, EXPERTS>(n, first, cols - first, x, ring, sums);
+            gemv_chunks<FORMAT, true, EXPERTS, false>(n, first, FULL, x, ring, sums);
+        if (first < cols) gemv_chunks<FORMAT, false, EXPERTS, false>(n, first, cols - first, x, ring, sums);
     } else {
         const int cols = p.cols;
 #pragma unroll 1
         for (; first < cols; first += FULL)
-            gemv_chunks<FORMAT, false, EXPERTS>(n, first, min(FULL, cols - first), x, ring, sums);
+            gemv_chunks<FORMAT, false, EXPERTS, false>(n, first, min(FULL, cols - first), x, ring, sums);
     }
 #pragma unroll
     for (int r = 0; r < ROWS_AT_ONCE; r++) dots[r] = DotOf<FORMAT>::total(sums[r]);
@@ -190,9 +206,9 @@ __device__ inline void gemv_rows(const DecodeArguments &a, const PhaseOfLayer &a
     const bool split = phase == PHASE_QKV && l.split_qkv;
     const int at_once = pairs ? ROWS_AT_ONCE / 2 : ROWS_AT_ONCE; // units
     const bool shared = CARDS && (phase == PHASE_OUT || phase == PHASE_DOWN);
-    const bool halved = decode_halves<KIND, EXPERTS, CARDS>() && a.halves && phase == PHASE_DOWN;
+    const bool halved = decode_halves<KIND, CARDS>() && a.is_halved(phase);
     const bool adds =
-        !CARDS && ((phase == PHASE_OUT && !l.out_post) || (phase == PHASE_DOWN && !l.down_post && !halved));
+        !CARDS && !halved && ((phase == PHASE_OUT && !l.out_post) || (phase == PHASE_DOWN && !l.down_post));
     int format = last ? a.output.format : l.rows[phase].format;
     const float *channels = last ? a.output.scales : l.rows[phase].scales;
 #pragma unroll 1
@@ -208,7 +224,8 @@ __device__ inline void gemv_rows(const DecodeArguments &a, const PhaseOfLayer &a
             if (pairs) factors.y *= __ldg(channels + 2 * mine + 1);
         }
         RowBias add = {0, 0};
-        if (!last && publishes) add = row_bias<EXPERTS>(a, at, chosen, mine);
+        if (!last && publishes && !(halved && mine & 1)) // a row's first half has its bias
+            add = row_bias<EXPERTS>(a, at, chosen, halved ? mine >> 1 : mine);
         if (adds && publishes) add.first += residual[mine];
         if (split && unit >= a.q_dim) format = unit < a.q_dim + a.kv_dim ? l.k.format : l.v.format;
         const int rows = pairs ? 2 * units : units;
