@@ -1,0 +1,45 @@
+// What the prompt tells beside replies: the editor's own lines, a question that was edited, names that cannot be, and
+// where a conversation's window stands.
+#include "tests/support/model/prompt.h"
+#include "tests/support/test.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define TALK BABBLER "|--seed=1|--max-tokens=4|--threads=1|--stats"
+
+// While a line is being edited as well as between two: at words, and dim.
+// As it stands behind the prompt.
+static void test_an_empty_name_is_none(void **state) {
+    (void)state;
+    static const char *const NAMES[] = {"\"\"", "''", "\""};
+    for (int i = 0; i < 3; i++) {
+        char line[40];
+        snprintf(line, sizeof line, "/new %s\n", NAMES[i]);
+        program_refuses(TALK, line, "a name is missing");
+        snprintf(line, sizeof line, "Hello\n/fork %s\n", NAMES[i]);
+        program_says(TALK, line, 5, "a name is missing");
+    }
+}
+
+// Also one that nothing was said in yet, and one that begins with what nobody has asked.
+static void test_every_conversation_has_a_line(void **state) {
+    (void)state;
+    Run run =
+        program_script(TALK, "/new told\n/say assistant Welcome aboard.\n/new garden\n/list\n/new\n/list\n");
+    expect_err(&run, "  Welcome aboard.\n* garden  (new: kept from its first turn on)\n");
+    expect_err(&run, "  Welcome aboard.\n* (new: kept from its first turn on)\n");
+    program_free(&run);
+}
+
+// A window's last row may be empty, and is then the empty one before the prompt.
+// Where the terminal edits its lines itself, help names no other keys.
+int main(int argc, char **argv) {
+#define WITH_HOME(test) cmocka_unit_test_setup_teardown(test, program_set_up, program_tear_down)
+    const struct CMUnitTest tests[] = {
+        WITH_HOME(test_an_empty_name_is_none),       WITH_HOME(test_every_conversation_has_a_line),
+    };
+    return test_main("prompt_tells", argc, argv, tests);
+}
