@@ -11,6 +11,21 @@
 #define TALK BABBLER "|--seed=1|--max-tokens=4|--threads=1|--stats"
 
 // While a line is being edited as well as between two: at words, and dim.
+static void test_hints_are_notices(void **state) {
+    (void)state;
+    Pty *pty = prompt_start(TALK, &(const PtyOptions){.rows = 24, .cols = 50});
+    pty_expect(pty, "> ");
+    pty_send(pty, "a draft\033[200~one\rcaf\xe9\033[201~");
+    pty_expect(pty, "\033[2m(the paste:2: this is no text in UTF-8: byte 4 of\r\n");
+    pty_expect(pty, "a draft");
+    pty_send(pty, "\003");
+    pty_expect(pty, "> ");
+    pty_send(pty, "\003");
+    pty_expect(pty, "\033[2m(Ctrl-C again, or Ctrl-D, leaves)\033[0m");
+    pty_expect(pty, "> ");
+    prompt_leave(pty);
+}
+
 // As it stands behind the prompt.
 static void test_an_empty_name_is_none(void **state) {
     (void)state;
@@ -39,6 +54,7 @@ static void test_every_conversation_has_a_line(void **state) {
 int main(int argc, char **argv) {
 #define WITH_HOME(test) cmocka_unit_test_setup_teardown(test, program_set_up, program_tear_down)
     const struct CMUnitTest tests[] = {
+        WITH_HOME(test_hints_are_notices),           WITH_HOME(test_an_edited_question_looks_like_any_other),
         WITH_HOME(test_an_empty_name_is_none),       WITH_HOME(test_every_conversation_has_a_line),
     };
     return test_main("prompt_tells", argc, argv, tests);
