@@ -80,7 +80,7 @@ static void warn_of_next(Chat *chat) {
 
 void report_old_turn(Chat *chat, const TranscriptNode *node) {
     Error error;
-    if (node->text) screen_notice(chat->screen, "> %s", node->text);
+    if (node->text) screen_asked(chat->screen, "%s", node->text);
     if (!node->reply.text) return;
     if (!chat->interactive) {
         screen_say(chat->screen, "%s", node->reply.text);

@@ -178,6 +178,10 @@ void screen_error(Screen *screen, const char *format, ...) {
     SAY(SCREEN_ERROR, "palaver: ", false);
 }
 
+void screen_asked(Screen *screen, const char *format, ...) {
+    if (!screen->quiet) SAY(SCREEN_PROMPT, "> ", false);
+}
+
 void screen_gauge(const Screen *screen, double share, char *out, size_t size) {
     if (!size) return;
     *out = 0;

@@ -27,6 +27,29 @@ static void test_hints_are_notices(void **state) {
 }
 
 // As it stands behind the prompt.
+static void test_an_edited_question_looks_like_any_other(void **state) {
+    char path[200], variable[300];
+    snprintf(path, sizeof path, "%s/editor", (char *)*state);
+    FILE *file = fopen(path, "w");
+    fputs("#!/bin/sh\necho edited words > \"$1\"\n", file);
+    fclose(file);
+    chmod(path, 0700);
+    snprintf(variable, sizeof variable, "VISUAL=%s", path);
+    const char *environment[] = {variable, NULL};
+    Pty *pty = prompt_start(TALK, &(const PtyOptions){.env = environment, .rows = 40, .cols = 100});
+    pty_expect(pty, "> ");
+    prompt_ask(pty, "Hello there.", "[turn 1: ");
+    pty_send(pty, "/edit\r");
+    pty_expect(pty, "> \033[0medited words\r\n");
+    prompt_expect_turn(pty, "[turn 1: ");
+    assert_null(strstr(pty_transcript(pty), "\033[2m> "));
+    prompt_leave(pty);
+    pty = prompt_start(TALK "|--resume", &(const PtyOptions){.env = environment, .rows = 40, .cols = 100});
+    pty_expect(pty, "> \033[0medited words\r\n");
+    pty_expect(pty, "> ");
+    prompt_leave(pty);
+}
+
 static void test_an_empty_name_is_none(void **state) {
     (void)state;
     static const char *const NAMES[] = {"\"\"", "''", "\""};
