@@ -73,12 +73,29 @@ static void test_every_conversation_has_a_line(void **state) {
 }
 
 // A window's last row may be empty, and is then the empty one before the prompt.
+static void test_one_empty_row_behind_a_page(void **state) {
+    (void)state;
+    Pty *pty = prompt_start(TALK, &(const PtyOptions){.rows = 24, .cols = 80});
+    pty_expect(pty, "> ");
+    pty_send(pty, "/set\r");
+    pty_expect_screen(pty, "[Space: more, q: enough]");
+    char row[400];
+    vt_row(pty_screen(pty), 22, row, sizeof row);
+    assert_string_equal(row, ""); // below [sampling]
+    pty_send(pty, "q");
+    pty_expect_row(pty, 23, ">");
+    vt_row(pty_screen(pty), 21, row, sizeof row);
+    assert_non_null(strstr(row, "ignore_eos"));
+    prompt_leave(pty);
+}
+
 // Where the terminal edits its lines itself, help names no other keys.
 int main(int argc, char **argv) {
 #define WITH_HOME(test) cmocka_unit_test_setup_teardown(test, program_set_up, program_tear_down)
     const struct CMUnitTest tests[] = {
         WITH_HOME(test_hints_are_notices),           WITH_HOME(test_an_edited_question_looks_like_any_other),
         WITH_HOME(test_an_empty_name_is_none),       WITH_HOME(test_every_conversation_has_a_line),
+        WITH_HOME(test_one_empty_row_behind_a_page), WITH_HOME(test_help_names_the_keys_there_are),
     };
     return test_main("prompt_tells", argc, argv, tests);
 }
