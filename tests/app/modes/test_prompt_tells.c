@@ -90,6 +90,20 @@ static void test_one_empty_row_behind_a_page(void **state) {
 }
 
 // Where the terminal edits its lines itself, help names no other keys.
+static void test_help_names_the_keys_there_are(void **state) {
+    (void)state;
+    Pty *pty = prompt_open(TALK);
+    prompt_say(pty, "/help", "Ctrl-C stops a reply, Ctrl-D leaves, Ctrl-G opens $EDITOR");
+    prompt_leave(pty);
+    pty = prompt_open(TALK "|--plain");
+    pty_send(pty, "/help\r");
+    pty_expect(pty, "Ctrl-C stops a reply, Ctrl-D leaves.\r\n");
+    pty_expect(pty, "> ");
+    pty_send(pty, "\004");
+    pty_expect_exit(pty, 0);
+    pty_end(pty);
+}
+
 int main(int argc, char **argv) {
 #define WITH_HOME(test) cmocka_unit_test_setup_teardown(test, program_set_up, program_tear_down)
     const struct CMUnitTest tests[] = {
