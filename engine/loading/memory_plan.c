@@ -88,31 +88,56 @@ static void count_weights(Engine *engine) {
     m->host_weights = bytes[SPLIT_FIRST], m->weights = bytes[SPLIT_SECOND];
 }
 
-// The longest context below the planned one that fits where this one does not, with a part of the room left, for what
-// is free now may not all be free at the next start. 0: not even the shortest does.
-static int smaller_context(Engine *engine, const BackendOptions *backend) {
-    const EngineMemory planned = engine->memory;
-    const bool host_is_scarce = engine->host_is_scarce;
-    int fits = 0, beyond = engine->context_size / NAMED_CONTEXT + 1; // in multiples
-    while (beyond - fits > 1) {
-        const int middle = fits + (beyond - fits) / 2, size = middle * NAMED_CONTEXT;
-        const int64_t left = left_for_cache(engine, backend, size);
-        KvLayout layout;
-        const bool is_room =
-            !kv_cache_layout(&engine->cache_options, &engine->model->shape, size, &layout, NULL) &&
-            kv_cache_bytes(&layout) <= left - left / SPARED_SHARE;
-        if (is_room)
-            fits = middle;
+// ---- a context that would fit ---------------------------------------------------------------------------
+
+typedef bool FitsFunction(Engine *engine, const BackendOptions *backend, int size);
+
+// The longest context below the planned one that fits; 0: not even the shortest does.
+static int longest_context(Engine *engine, const BackendOptions *backend, FitsFunction *fits) {
+    int most = 0, beyond = engine->context_size / NAMED_CONTEXT + 1; // in multiples
+    while (beyond - most > 1) {
+        const int middle = most + (beyond - most) / 2;
+        if (fits(engine, backend, middle * NAMED_CONTEXT))
+            most = middle;
         else
             beyond = middle;
     }
+    return most * NAMED_CONTEXT;
+}
+
+// With a part to spare, for what is free now may not all be free at the next start.
+static bool is_planned(Engine *engine, const BackendOptions *backend, int size) {
+    const EngineMemory planned = engine->memory;
+    const bool host_is_scarce = engine->host_is_scarce;
+    const int64_t left = left_for_cache(engine, backend, size);
+    KvLayout layout;
     engine->memory = planned, engine->host_is_scarce = host_is_scarce;
-    return fits * NAMED_CONTEXT;
+    return !kv_cache_layout(&engine->cache_options, &engine->model->shape, size, &layout, NULL) &&
+           kv_cache_bytes(&layout) <= left - left / SPARED_SHARE;
+}
+
+// Likewise.
+static bool is_allocated(Engine *engine, const BackendOptions *backend, int size) {
+    KvCache cache;
+    Error ignored;
+    (void)backend;
+    const Status status = kv_cache_open(engine->backend, &engine->cache_options, &engine->model->shape,
+                                        size + size / SPARED_SHARE, &cache, &ignored);
+    if (!status) kv_cache_close(&cache);
+    return !status;
+}
+
+Status memory_plan_refused(Engine *engine, Error *error) {
+    const Error why = *error;
+    const int smaller = longest_context(engine, NULL, is_allocated);
+    if (!smaller) return why.status;
+    return error_set(error, why.status, "%s; use --context %d, which fits", why.message, smaller);
 }
 
 static Status too_large(Engine *engine, const BackendOptions *backend, Error *error) {
     const EngineMemory *m = &engine->memory;
-    const int on_device = m->n_layers - m->host_layers, smaller = smaller_context(engine, backend);
+    const int on_device = m->n_layers - m->host_layers,
+              smaller = longest_context(engine, backend, is_planned);
     const int64_t of_device = m->cache - m->host_cache;
     char need[FORMAT_ROOM], have[FORMAT_ROOM], fixed[FORMAT_ROOM], host_need[FORMAT_ROOM],
         host_have[FORMAT_ROOM], fitting[48] = "";

@@ -75,7 +75,51 @@ static void a_context_that_fits_is_named(void **state) {
     for (size_t i = 0; i < sizeof PLACES / sizeof *PLACES; i++) check_named(&PLACES[i]);
 }
 
+// A limit of the process, say, which no plan knows of: found by trying.
+static Status refuse_much(Backend *backend, size_t bytes, void **memory, Error *e) {
+    if (bytes > (size_t)free_bytes) return error_set(e, STATUS_MEMORY, "no room for %zu bytes", bytes);
+    return ops_cpu()->alloc(backend, bytes, memory, e);
+}
+
+static void a_context_that_can_be_allocated_is_named(void **state) {
+    (void)state;
+    Engine *engine;
+    KvCache cache;
+    const EngineOptions options = {.model = "tests/golden/babbler",
+                                   .device = "cpu",
+                                   .n_threads = 1,
+                                   .context_size = 64,
+                                   .cache = cache_options(DTYPE_F16)};
+    assert_ok(engine_open(&options, &engine, &error), &error);
+    Backend *backend = engine->backend;
+    const Ops *plain = backend->ops;
+    Ops wrapped = *plain;
+    wrapped.alloc = refuse_much;
+    backend->ops = &wrapped;
+    for (free_bytes = 1 << 18; free_bytes < 1 << 26; free_bytes *= 4) {
+        engine->context_size = TOO_LONG;
+        const Status status =
+            kv_cache_open(backend, &engine->cache_options, &engine->model->shape, TOO_LONG, &cache, &error);
+        assert_int_equal(status, STATUS_MEMORY);
+        assert_int_equal(memory_plan_refused(engine, &error), STATUS_MEMORY);
+        assert_non_null(strstr(error.message, "no room for "));
+        const int fits = named(), more = fits + fits / 8 + 128;
+        assert_in_range(fits, 64, TOO_LONG);
+        assert_ok(kv_cache_open(backend, &engine->cache_options, &engine->model->shape, fits, &cache, &error),
+                  &error);
+        kv_cache_close(&cache);
+        assert_int_equal(
+            kv_cache_open(backend, &engine->cache_options, &engine->model->shape, more, &cache, &error),
+            STATUS_MEMORY);
+    }
+    backend->ops = plain;
+    engine_close(engine);
+}
+
 int main(int argc, char **argv) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(a_context_that_fits_is_named)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_context_that_fits_is_named),
+        cmocka_unit_test(a_context_that_can_be_allocated_is_named),
+    };
     return test_main("memory_plan", argc, argv, tests);
 }
