@@ -64,6 +64,9 @@ Status engine_vocabulary(Engine *engine, struct Vocabulary **vocabulary, Error *
 // weights, scratch and cache do not fit in what is free; STATUS_USAGE: a context that the model or the cache cannot
 // have.
 Status memory_plan(Engine *engine, const EngineOptions *options, const BackendOptions *backend, Error *error);
+// Where the cache that was planned was not to be had (`error` says so): adds the longest context whose cache is, found by
+// trying. Returns the error's status.
+Status memory_plan_refused(Engine *engine, Error *error);
 
 // ---- placement.c: where the layers run --------------------------------------------------------------------------
 

@@ -89,6 +89,8 @@ bool chat_turn_detach(Chat *chat); // takes all of it away again; false: nothing
 
 // The journal's name: "" before the first turn; NULL: there is none (--no-save).
 const char *chat_record_name(const Chat *chat);
+const char *
+chat_record_wished_name(const Chat *chat); // what it is to be called, where it has no name yet; or ""
 
 // Writes the journal; what fails is said once and the chat goes on.
 void chat_record_sync(Chat *chat);

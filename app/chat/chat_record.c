@@ -12,6 +12,10 @@ const char *chat_record_name(const Chat *chat) {
     return chat->record.journal ? journal_name(chat->record.journal) : NULL;
 }
 
+const char *chat_record_wished_name(const Chat *chat) {
+    return chat->record.journal ? journal_wished_name(chat->record.journal) : "";
+}
+
 void chat_record_sync(Chat *chat) {
     if (!chat->record.journal) return;
     Error error;

@@ -64,7 +64,7 @@ static void warn_of_next(Chat *chat) {
     WindowForecast next;
     Error ignored;
     if (chat->told.next || window_forecast(chat, WINDOW_NEXT_TURN, &next, &ignored)) return;
-    if (next.fits && !next.turns.first && !next.n_of_reply) return;
+    if (window_forecast_is_nothing(&next)) return;
     chat->told.next = true;
     char range[WAY_RANGE_ROOM];
     if (chat->settings->talk.overflow.policy == OVERFLOW_STOP)
@@ -80,7 +80,7 @@ static void warn_of_next(Chat *chat) {
 
 void report_old_turn(Chat *chat, const TranscriptNode *node) {
     Error error;
-    if (node->text) screen_notice(chat->screen, "> %s", node->text);
+    if (node->text) screen_asked(chat->screen, "%s", node->text);
     if (!node->reply.text) return;
     if (!chat->interactive) {
         screen_say(chat->screen, "%s", node->reply.text);

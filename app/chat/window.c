@@ -29,25 +29,31 @@ void window_close(Window *window) {
     *window = (Window){0};
 }
 
-int64_t window_turns_left(const Window *window) {
-    int64_t room = window->size - window->used - window->reserve;
-    if (!window->turns) return -1;
-    return room > 0 ? room * window->n_seen / window->turns : 0;
+bool window_forecast_is_nothing(const WindowForecast *forecast) {
+    return forecast->fits && !forecast->turns.first && !forecast->n_of_reply;
 }
 
-Status window_foresee(Chat *chat, const Window *window, int *n_more, WindowForecast *forecast, Error *error) {
+int64_t window_turns_left(const Window *window, const WindowForecast *next) {
+    if (!window->turns) return -1;
+    if (!window_forecast_is_nothing(next)) return 0;
+    int64_t room = window->size - window->used - window->reserve - WINDOW_NEXT_TURN;
+    return room > 0 ? 1 + room * window->n_seen / window->turns : 1;
+}
+
+Status window_foresee(Chat *chat, const Window *window, int64_t n_more, WindowForecast *forecast,
+                      Error *error) {
     if (!window->turns) return error_set(error, STATUS_USAGE, "there is no turn yet to measure by");
-    *n_more = (int)window_turns_left(window);
     int n = 0, gone = window->n - window->n_seen;
-    OverflowSpan *spans = malloc(((size_t)window->n_seen + (size_t)*n_more + 2) * sizeof *spans);
+    OverflowSpan *spans = malloc(((size_t)window->n_seen + (size_t)n_more + 2) * sizeof *spans);
     if (!spans) return error_set(error, STATUS_MEMORY, "out of memory");
     spans[n++] = (OverflowSpan){.n_tokens = window->used - window->turns, .is_system = true};
     for (int i = 0; i < window->n; i++)
         if (!window->each[i].evicted)
             spans[n++] = (OverflowSpan){.n_tokens = window->each[i].n_tokens, .is_user = true};
     int64_t each =
-        (window->turns + window->n_seen - 1) / window->n_seen; // so much that the last does not fit
-    for (int i = 0; i <= *n_more; i++) spans[n++] = (OverflowSpan){.n_tokens = each, .is_user = true};
+        (window->turns + window->n_seen - 1) / window->n_seen; // so much that the last question does not fit
+    for (int i = 0; i < n_more; i++) spans[n++] = (OverflowSpan){.n_tokens = each, .is_user = true};
+    spans[n++] = (OverflowSpan){.n_tokens = WINDOW_NEXT_TURN, .is_user = true};
     OverflowPlan plan = overflow_plan(&conversation_settings(chat->conversation)->overflow, spans, n,
                                       window->size, window->reserve);
     free(spans);

@@ -17,9 +17,6 @@ typedef struct Window {
 Status window_open(Chat *chat, Window *window, Error *error);
 void window_close(Window *window);
 
-// Turns of the size so far that fit before something leaves; -1: there is no turn to measure by.
-int64_t window_turns_left(const Window *window);
-
 // What leaves if `n_tokens` are asked now.
 typedef struct WindowForecast {
     bool fits;
@@ -28,8 +25,15 @@ typedef struct WindowForecast {
     int64_t n_of_reply; // by token: tokens of the oldest reply that stays
 } WindowForecast;
 Status window_forecast(Chat *chat, int64_t n_tokens, WindowForecast *forecast, Error *error);
-// The same for the first turn for which something is evicted, if all turns to come have the size of those so far; these
-// count as turns of the way, too. *n_more is how many fit before it. STATUS_USAGE: there is no turn to measure by.
-Status window_foresee(Chat *chat, const Window *window, int *n_more, WindowForecast *forecast, Error *error);
+bool window_forecast_is_nothing(const WindowForecast *forecast); // it fits as it is
+
+// Turns that come before the first for which something leaves, where they have the size of those so far, and questions
+// WINDOW_NEXT_TURN tokens: none exactly where `next`, the forecast for such a question, says that something leaves. -1:
+// there is no turn to measure by.
+int64_t window_turns_left(const Window *window, const WindowForecast *next);
+// What leaves with the turn behind these `n_more`, which count as turns of the way, too. STATUS_USAGE: there is no turn
+// to measure by.
+Status window_foresee(Chat *chat, const Window *window, int64_t n_more, WindowForecast *forecast,
+                      Error *error);
 
 #endif

@@ -53,15 +53,17 @@ static void list_entry(const Chat *chat, const JournalEntry *entry, FILE *out) {
 }
 
 Status commands_conversations_list(Chat *chat, const char *argument, Error *error) {
+    const char *wished = chat_record_wished_name(chat);
     JournalList list;
     Page page;
     if (argument_none(argument, error) || journal_list_read(&list, error)) return error->status;
     Status status = page_open(&page, error);
     if (!status) {
         for (size_t i = 0; i < list.count; i++) list_entry(chat, &list.entries[i], page.stream);
-        if (!chat_record_name(chat) || !*chat_record_name(chat))
-            fprintf(page.stream, "* %s\n",
-                    chat_record_name(chat) ? "(new: kept from its first turn on)" : "(not kept: --no-save)");
+        if (!chat_record_name(chat))
+            fputs("* (not kept: --no-save)\n", page.stream);
+        else if (!*chat_record_name(chat))
+            fprintf(page.stream, "* %s%s(new: kept from its first turn on)\n", wished, *wished ? "  " : "");
         page_show(&page, chat_screen(chat));
     }
     journal_list_free(&list);

@@ -52,7 +52,10 @@ static void print_names(FILE *out) {
 static void print_keys_of_editor(const Chat *chat, FILE *out) {
     fputs("A line that ends in \\ goes on in the next, \"\"\" encloses several; // is a literal slash.\n",
           out);
-    if (chat_is_interactive(chat))
+    if (!chat_is_interactive(chat)) return;
+    if (screen_traits(chat_screen(chat))->plain) // the terminal edits its lines itself
+        fputs("Ctrl-C stops a reply, Ctrl-D leaves.\n", out);
+    else
         fputs("Ctrl-C stops a reply, Ctrl-D leaves, Ctrl-G opens $EDITOR, Ctrl-J makes a new line, Ctrl-R "
               "searches.\n",
               out);

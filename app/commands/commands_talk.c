@@ -110,7 +110,7 @@ Status commands_talk_edit(Chat *chat, const char *argument, Error *error) {
     Status status = compose(chat, before, &text, error);
     if (status || !text) return status;
     if (!is_reply) {
-        screen_notice(chat_screen(chat), "> %s", text);
+        screen_asked(chat_screen(chat), "%s", text);
         screen_space(chat_screen(chat));
     }
     ChatTurn edited = {tree->nodes[index].parent, "edit", text, strlen(text), NULL};

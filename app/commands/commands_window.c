@@ -100,7 +100,7 @@ static void print_context(Chat *chat, const Window *window, const WindowForecast
     if (gone) fprintf(out, "; %d older one%s left", gone, gone == 1 ? " has" : "s have");
     fprintf(out, "\nreserve  %8" PRId64 "  for the reply\nfree     %8" PRId64 "\n", window->reserve,
             window->size - window->used);
-    int64_t turns_left = window_turns_left(window);
+    int64_t turns_left = window_turns_left(window, next);
     if (turns_left >= 0)
         fprintf(out, "left     about %" PRId64 " turn%s of the size so far\n", turns_left,
                 text_plural(turns_left));
@@ -149,10 +149,10 @@ static Status preview(Chat *chat, Error *error) {
     Window window;
     WindowForecast next, later;
     char range[WAY_RANGE_ROOM];
-    int n_more;
     if (window_open(chat, &window, error)) return error->status;
     Status status = window_forecast(chat, WINDOW_NEXT_TURN, &next, error);
-    if (!status) status = window_foresee(chat, &window, &n_more, &later, error);
+    const int64_t n_more = status ? 0 : window_turns_left(&window, &next);
+    if (!status) status = window_foresee(chat, &window, n_more, &later, error);
     if (!status && next.turns.first)
         screen_say(chat_screen(chat),
                    "with the next turn, %s will leave (%" PRId64 " tokens) and %" PRId64 " tokens stay",
@@ -163,15 +163,15 @@ static Status preview(Chat *chat, Error *error) {
     else if (!status && !next.fits)
         screen_say(chat_screen(chat), "the next turn does not fit: it will be refused");
     else if (!status && later.turns.first)
-        screen_say(
-            chat_screen(chat),
-            "nothing leaves with the next turn; after about %d turn%s of the size so far, %s will leave "
-            "(%" PRId64 " tokens)",
-            n_more, text_plural(n_more), way_range_text(later.turns, range), later.n_tokens);
+        screen_say(chat_screen(chat),
+                   "nothing leaves with the next turn; after about %" PRId64
+                   " turn%s of the size so far, %s will leave "
+                   "(%" PRId64 " tokens)",
+                   n_more, text_plural(n_more), way_range_text(later.turns, range), later.n_tokens);
     else if (!status && chat_settings(chat)->talk.overflow.policy == OVERFLOW_STOP)
         screen_say(chat_screen(chat),
-                   "nothing leaves; after about %d turn%s of the size so far, turns are refused", n_more,
-                   text_plural(n_more));
+                   "nothing leaves; after about %" PRId64 " turn%s of the size so far, turns are refused",
+                   n_more, text_plural(n_more));
     else if (!status)
         screen_say(chat_screen(chat), "nothing leaves before a part of the last turn's reply");
     window_close(&window);

@@ -35,6 +35,10 @@ static void complete(void *context, const char *text, size_t cursor, Completion 
     commands_complete(((Repl *)context)->chat, text, cursor, completion);
 }
 
+static void tell(void *context, const char *text) {
+    screen_notice(chat_screen(((Repl *)context)->chat), "%s", text);
+}
+
 static bool must_leave(void *context) {
     (void)context;
     return signals_leave() != 0;
@@ -48,6 +52,7 @@ static Status open_editor(Repl *repl, Error *error) {
     EditorOptions options = {.context = repl,
                              .prompt = prompt_text,
                              .complete = complete,
+                             .tell = tell,
                              .stop = must_leave,
                              .history = keep ? history : NULL,
                              .plain = chat_options(chat)->plain,

@@ -53,6 +53,10 @@ const char *journal_name(const Journal *journal) {
     return journal->file < 0 ? "" : journal->name;
 }
 
+const char *journal_wished_name(const Journal *journal) {
+    return journal->name;
+}
+
 // ---- writing ----------------------------------------------------------------------------------------------
 
 static Status journal_make(Journal *journal, Error *error) {

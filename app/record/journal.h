@@ -43,5 +43,7 @@ Status journal_sync(Journal *journal, const Transcript *transcript, Error *error
 
 // "2026-11-21-071533", or "" before the file is made.
 const char *journal_name(const Journal *journal);
+// What it is to be called, before the file is made; "": by the time.
+const char *journal_wished_name(const Journal *journal);
 
 #endif

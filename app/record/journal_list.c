@@ -146,8 +146,9 @@ Status journal_list_find(const JournalList *list, const char *name, size_t *inde
 
 Status journal_check_name(const char *name, Error *error) {
     size_t size = strlen(name);
-    bool ok =
-        size && size <= NAME_LIMIT && *name != '.' && *name != '-' && utf8_valid_run(name, size) == size;
+    if (!name[strspn(name, "\"'")]) // "" is how one writes an empty name
+        return error_set(error, STATUS_USAGE, "a name is missing: what is the conversation to be called?");
+    bool ok = size <= NAME_LIMIT && *name != '.' && *name != '-' && utf8_valid_run(name, size) == size;
     for (size_t i = 0; i < size; i++) ok = ok && name[i] != '/' && (unsigned char)name[i] >= ' ';
     if (!ok)
         return error_set(error, STATUS_USAGE,
@@ -170,6 +171,7 @@ static bool take_said(const char *line, size_t size, char **said) {
     const char *kind = json_string_value(json_object_get(record, "record"));
     bool asked = kind && !strcmp(kind, "asked"), turn = kind && !strcmp(kind, "turn");
     const char *text = json_string_value(json_object_get(record, asked ? "text" : "user"));
+    if (turn && !text) text = json_string_value(json_object_get(record, "reply")); // nobody asked: /say
     if (asked || (turn && text)) {
         free(*said);
         *said = text ? strdup(text) : NULL;

@@ -87,6 +87,9 @@ void screen_say(Screen *screen, const char *format, ...) __attribute__((format(p
 void screen_notice(Screen *screen, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void screen_warn(Screen *screen, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void screen_error(Screen *screen, const char *format, ...) __attribute__((format(printf, 2, 3)));
+// A question as it stands behind the prompt, where nobody types it: one that was edited, or is told again. Left out
+// like a notice.
+void screen_asked(Screen *screen, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 // An empty line on a terminal, where these are wanted and none stands there already.
 void screen_space(Screen *screen);

@@ -135,12 +135,12 @@ static void say(Screen *screen, const Notice *notice, const char *format, va_lis
     char *longer;
     const char *text = format_notice(screen, format, args, &longer);
     begin_notice(screen);
-    screen->spaced = false;
     bool styled = notice->style != SCREEN_NORMAL && screen->traits.color;
     const char *on = styled ? screen->styles[notice->style] : "",
                *off = styled ? screen->styles[SCREEN_NORMAL] : "";
     size_t size = strlen(text);
     if (size > 0 && text[size - 1] == '\n') size--;
+    screen->spaced = size > 0 && text[size - 1] == '\n'; // the last of a window's rows may be empty
     add_notice(screen, on, strlen(on));
     add_notice(screen, notice->prefix, strlen(notice->prefix));
     if (!notice->whole) add_notice(screen, off, strlen(off));
@@ -176,6 +176,10 @@ void screen_warn(Screen *screen, const char *format, ...) {
 
 void screen_error(Screen *screen, const char *format, ...) {
     SAY(SCREEN_ERROR, "palaver: ", false);
+}
+
+void screen_asked(Screen *screen, const char *format, ...) {
+    if (!screen->quiet) SAY(SCREEN_PROMPT, "> ", false);
 }
 
 void screen_gauge(const Screen *screen, double share, char *out, size_t size) {

@@ -20,6 +20,7 @@ enum {
     N_EVENTS = 4,
     RESIZED = 3,
     BLOCK = 4096,
+    CTRL_D = 4,
     LOOK_EVERY = 100, // milliseconds
 };                    // the first four are events of their own
 static const TtyEvent EVENTS[N_EVENTS] = {TTY_INTERRUPT, TTY_STOP, TTY_CONTINUE, TTY_RESIZE};
@@ -195,7 +196,7 @@ void tty_unhush(void) {
 bool tty_lend_hushed(void) {
     if (!hush.on) return false;
     tty.cooked = !hush.raw;
-    if (hush.raw) tty_take_typed_ahead(); // else who borrows the terminal would get it
+    if (hush.raw) tty_take_typed_ahead(true); // else who borrows the terminal would get it
     tty_unhush();
     return true;
 }
@@ -298,14 +299,20 @@ static bool make_room(size_t n) {
 static void make_keys(unsigned char *bytes, size_t n) {
     for (size_t i = 0; i < n; i++) {
         if (bytes[i] == '\n') bytes[i] = '\r';
-        if (!bytes[i]) bytes[i] = 4;
+        if (!bytes[i]) bytes[i] = CTRL_D;
     }
 }
 
-void tty_take_typed_ahead(void) {
+static bool may_leave(void) {
+    return tty_has_typed_ahead() && memchr(tty.ahead + tty.ahead_at, CTRL_D, tty.ahead_n - tty.ahead_at);
+}
+
+void tty_take_typed_ahead(bool all) {
     int waiting;
-    while (ioctl(STDIN_FILENO, FIONREAD, &waiting) == 0 && waiting > 0 && make_room((size_t)waiting)) {
-        ssize_t n = read(STDIN_FILENO, tty.ahead + tty.ahead_n, (size_t)waiting);
+    all = all || tty.cooked; // lines that the terminal has edited come whole
+    while ((all || !may_leave()) && ioctl(STDIN_FILENO, FIONREAD, &waiting) == 0 && waiting > 0 &&
+           make_room((size_t)waiting)) {
+        ssize_t n = read(STDIN_FILENO, tty.ahead + tty.ahead_n, all ? (size_t)waiting : 1);
         if (n <= 0) break; // tty_next meets it again
         if (tty.cooked) make_keys(tty.ahead + tty.ahead_n, (size_t)n);
         tty.ahead_n += (size_t)n;
@@ -318,8 +325,14 @@ bool tty_has_typed_ahead(void) {
 }
 
 bool tty_make_draft(void) {
-    for (size_t i = tty.ahead_at; i < tty.ahead_n; i++)
-        if (tty.ahead[i] == '\r') tty.ahead[i] = '\n';
+    tty_take_typed_ahead(true);
+    size_t n = tty.ahead_at, n_text = 0;
+    for (size_t i = tty.ahead_at; i < tty.ahead_n; i++) n_text += tty.ahead[i] != CTRL_D;
+    for (size_t i = tty.ahead_at; i < tty.ahead_n; i++) {
+        unsigned char byte = tty.ahead[i] == '\r' ? '\n' : tty.ahead[i];
+        if (byte != CTRL_D || !n_text) tty.ahead[n++] = byte;
+    }
+    tty.ahead_n = n;
     if (tty.ahead_at < tty.ahead_n && tty.ahead[tty.ahead_n - 1] == '\n') tty.ahead_n--;
     return tty.ahead_at < tty.ahead_n;
 }

@@ -34,11 +34,12 @@ TtyEvent tty_next(unsigned char *byte); // waits for the next event; signals go 
 TtyEvent tty_next_within(unsigned char *byte, int milliseconds);
 
 // After the terminal was made raw: takes what was typed before that. A newline that a terminal which edited lines made
-// of Enter becomes Enter again: each line that was ended is a turn.
-void tty_take_typed_ahead(void);
+// of Enter becomes Enter again: each line that was ended is a turn. Unless it is `all`, what follows a Ctrl-D stays in the
+// terminal: if that leaves, the rest was typed for the shell.
+void tty_take_typed_ahead(bool all);
 bool tty_has_typed_ahead(void); // whether there is some of it
-// What was taken is no longer to be sent, but to be looked at: its Enters become newlines, but for the last. False:
-// there is nothing.
+// What was taken is no longer to be sent, but to be looked at: its Enters become newlines, but for the last, and a
+// Ctrl-D beside other text ends nothing. False: there is nothing.
 bool tty_make_draft(void);
 // Takes it away, as a text to free(); NULL: no memory.
 char *tty_drop_draft(void);

@@ -8,6 +8,7 @@
 #include "kernels/split/split.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <string.h>
 
 enum {
@@ -17,6 +18,7 @@ enum {
     SPARED_OF_DEVICE =
         32, // the share of a device's memory that layers leave for what its driver takes by the way
     BESIDE_CONTEXT = 4096, // where layers go to the CPU for want of room, and no context was asked for
+    NAMED_CONTEXT = 64,    // a context that is named as one that fits is a multiple of this
 };
 
 // Of the context windows that are wanted as many as fit in `left` bytes, of which a part stays free for what a device
@@ -86,29 +88,76 @@ static void count_weights(Engine *engine) {
     m->host_weights = bytes[SPLIT_FIRST], m->weights = bytes[SPLIT_SECOND];
 }
 
-static Status too_large(const Engine *engine, Error *error) {
+// ---- a context that would fit ---------------------------------------------------------------------------
+
+typedef bool FitsFunction(Engine *engine, const BackendOptions *backend, int size);
+
+// The longest context below the planned one that fits; 0: not even the shortest does.
+static int longest_context(Engine *engine, const BackendOptions *backend, FitsFunction *fits) {
+    int most = 0, beyond = engine->context_size / NAMED_CONTEXT + 1; // in multiples
+    while (beyond - most > 1) {
+        const int middle = most + (beyond - most) / 2;
+        if (fits(engine, backend, middle * NAMED_CONTEXT))
+            most = middle;
+        else
+            beyond = middle;
+    }
+    return most * NAMED_CONTEXT;
+}
+
+// With a part to spare, for what is free now may not all be free at the next start.
+static bool is_planned(Engine *engine, const BackendOptions *backend, int size) {
+    const EngineMemory planned = engine->memory;
+    const bool host_is_scarce = engine->host_is_scarce;
+    const int64_t left = left_for_cache(engine, backend, size);
+    KvLayout layout;
+    engine->memory = planned, engine->host_is_scarce = host_is_scarce;
+    return !kv_cache_layout(&engine->cache_options, &engine->model->shape, size, &layout, NULL) &&
+           kv_cache_bytes(&layout) <= left - left / SPARED_SHARE;
+}
+
+// Likewise.
+static bool is_allocated(Engine *engine, const BackendOptions *backend, int size) {
+    KvCache cache;
+    Error ignored;
+    (void)backend;
+    const Status status = kv_cache_open(engine->backend, &engine->cache_options, &engine->model->shape,
+                                        size + size / SPARED_SHARE, &cache, &ignored);
+    if (!status) kv_cache_close(&cache);
+    return !status;
+}
+
+Status memory_plan_refused(Engine *engine, Error *error) {
+    const Error why = *error;
+    const int smaller = longest_context(engine, NULL, is_allocated);
+    if (!smaller) return why.status;
+    return error_set(error, why.status, "%s; use --context %d, which fits", why.message, smaller);
+}
+
+static Status too_large(Engine *engine, const BackendOptions *backend, Error *error) {
     const EngineMemory *m = &engine->memory;
-    const int on_device = m->n_layers - m->host_layers;
+    const int on_device = m->n_layers - m->host_layers,
+              smaller = longest_context(engine, backend, is_planned);
     const int64_t of_device = m->cache - m->host_cache;
     char need[FORMAT_ROOM], have[FORMAT_ROOM], fixed[FORMAT_ROOM], host_need[FORMAT_ROOM],
-        host_have[FORMAT_ROOM];
+        host_have[FORMAT_ROOM], fitting[48] = "";
     format_bytes((double)(m->weights + m->scratch + of_device), need);
     format_bytes((double)m->available, have);
     format_bytes((double)m->weights, fixed);
+    if (smaller) snprintf(fitting, sizeof fitting, "--context %d, which fits, ", smaller);
     if (!m->host_layers)
         return error_set(
             error, STATUS_MEMORY,
-            "%s is needed (weights %s, context of %d tokens), %s is free; use a smaller --context, a smaller "
-            "or more strongly quantised model, or close other programs",
-            need, fixed, engine->context_size, have);
+            "%s is needed (weights %s, context of %d tokens), %s is free; use %sa smaller or more "
+            "strongly quantised model, or close other programs",
+            need, fixed, engine->context_size, have, fitting);
     format_bytes((double)(m->host_weights + m->host_scratch + m->host_cache), host_need);
     format_bytes((double)m->host_available, host_have);
-    return error_set(
-        error, STATUS_MEMORY,
-        "with %s%d of %d layers on the device %s is needed there, %s is free, and %s of memory, %s is "
-        "free (context of %d tokens); use fewer --%s-layers, a smaller --context or model",
-        m->only_experts ? "experts of " : "", on_device, m->n_layers, need, have, host_need, host_have,
-        engine->context_size, m->only_experts ? "expert" : "gpu");
+    return error_set(error, STATUS_MEMORY,
+                     "with %s%d of %d layers on the device %s is needed there, %s is free, and %s of memory, "
+                     "%s is free (context of %d tokens); use %sfewer --%s-layers, or a smaller model",
+                     m->only_experts ? "experts of " : "", on_device, m->n_layers, need, have, host_need,
+                     host_have, engine->context_size, fitting, m->only_experts ? "expert" : "gpu");
 }
 
 // What of the plan each of several cards takes.
@@ -171,7 +220,7 @@ static Status plan_placed(Engine *engine, const EngineOptions *options, const Ba
     if (m->host_layers && !m->only_experts && split_visit_room(engine->backend, engine->model->layers))
         m->scratch += m->cache / m->n_layers;
     plan_cards(engine);
-    return kv_cache_bytes(&layout) <= left ? STATUS_OK : too_large(engine, error);
+    return kv_cache_bytes(&layout) <= left ? STATUS_OK : too_large(engine, backend, error);
 }
 
 Status memory_plan(Engine *engine, const EngineOptions *options, const BackendOptions *backend,

@@ -158,15 +158,19 @@ static Status run_trial(Engine *engine, bool keeps, Error *error) {
     return status;
 }
 
+static Status open_cache(Engine *engine, Error *error) {
+    Status status = kv_cache_open(engine->backend, &engine->cache_options, &engine->model->shape,
+                                  engine->context_size, &engine->cache, error);
+    return status == STATUS_MEMORY && !engine->world ? memory_plan_refused(engine, error) : status;
+}
+
 // What was planned.
 static Status load(Engine *engine, const EngineOptions *options, Error *error) {
     Status status = forward_open(&engine->forward, error);
     double start = clock_seconds();
     if (!status) status = loading_run(engine, options, error);
     engine->load_seconds = clock_seconds() - start;
-    if (!status)
-        status = kv_cache_open(engine->backend, &engine->cache_options, &engine->model->shape,
-                               engine->context_size, &engine->cache, error);
+    if (!status) status = open_cache(engine, error);
     if (!status) status = calibration_open(&engine->forward, &engine->calibration, &engine->cache, error);
     if (!status && split_side(engine->backend, SPLIT_FIRST))
         status = run_trial(engine, options->keeps_trials, error);

@@ -67,9 +67,11 @@ void editor_tell(const Editor *editor, const char *format, ...) {
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    if (editor->options.color) tty_write("\033[2m");
+    if (editor->options.tell) {
+        editor->options.tell(editor->options.context, text);
+        return;
+    }
     tty_write(text);
-    if (editor->options.color) tty_write("\033[0m");
     tty_write("\n");
 }
 
@@ -121,10 +123,10 @@ static LineEnd read_raw_line(Editor *editor, Text *line) {
 // Lines that were typed before a Ctrl-C cannot come back to be edited: they are shown, to be typed or left.
 static void show_held(Editor *editor) {
     editor->hold = false;
-    tty_take_typed_ahead();
+    tty_take_typed_ahead(true);
     char *held = tty_make_draft() ? tty_drop_draft() : NULL;
     char *shown = held ? text_clean(held, strlen(held), NULL) : NULL;
-    if (shown) {
+    if (shown && *shown) {
         editor_tell(editor, "(typed before Ctrl-C, not sent:)");
         tty_write(shown);
         tty_write("\n");

@@ -32,7 +32,9 @@ typedef struct EditorOptions {
 
     const char *history; // file of earlier turns, created with mode 600 and its folders with 700; NULL: none
     bool plain;          // no cursor movement, no escape sequences
-    bool color;          // the editor's own hints may be dim
+    // Shows a line of the editor's own, a hint or what could not be taken, where the output goes on. NULL: it is
+    // written to stderr as it is.
+    void (*tell)(void *context, const char *text);
     // Between a turn and the next editor_read() keys are not echoed and wait as what they are; editor_close() ends
     // that.
     bool hush;

@@ -80,7 +80,7 @@ struct Editor {
 };
 
 void editor_tell(const Editor *editor, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));    // a line, dim
+    __attribute__((format(printf, 2, 3)));    // a line of its own
 bool editor_wants_stop(const Editor *editor); // the caller's answer: a signal asks to leave
 
 // ---- line.c

@@ -70,7 +70,7 @@ void line_suspend(Editor *editor, bool job) {
     el_wset(editor->el, EL_PREP_TERM, 0);
     tty_suspend(job);
     el_wset(editor->el, EL_PREP_TERM, 1);
-    tty_take_typed_ahead();
+    tty_take_typed_ahead(true);
     editor->width = tty_width();
     paint_redraw(editor);
 }
@@ -178,7 +178,7 @@ LineEnd line_read(Editor *editor, char **text) {
     editor->end = LINE_LOST;
     editor->width = tty_width();
     el_wset(editor->el, EL_PREP_TERM, 1); // before the prompt is seen: what is typed at it is typed raw
-    tty_take_typed_ahead();
+    tty_take_typed_ahead(false);
     if (editor->offered && tty_has_typed_ahead()) editor_prefill(editor, NULL);
     editor->came_back = editor->prefill != NULL;
     if (editor->came_back) {

@@ -76,6 +76,42 @@ static void test_ctrl_c_makes_a_draft_of_it(void **state) {
     prompt_leave(pty);
 }
 
+// A Ctrl-D among it leaves only where nothing else is, and where nothing was stopped.
+static void test_a_ctrl_d_takes_nothing_along(void **state) {
+    (void)state;
+    Pty *pty = prompt_open(ENDLESS);
+    pty_send(pty, "Hello there.\r");
+    prompt_await_reply(pty);
+    pty_send(pty, "\004one\rthe dra\004ft\003");
+    pty_expect(pty, "| interrupted]");
+    pty_expect_screen(pty, "> one");
+    pty_expect_screen(pty, "… the draft");
+    pty_send(pty, "\025Again.\r");
+    pty_expect(pty, "Again.");
+    prompt_await_reply(pty);
+    pty_send(pty, "\004\003");
+    pty_expect(pty, "| interrupted]");
+    pty_expect_exit(pty, 0);
+    pty_end(pty);
+}
+
+// And where it leaves, what follows was typed for the shell.
+static void test_the_shell_gets_what_follows_a_ctrl_d(void **state) {
+    (void)state;
+    const char *const argv[] = {"sh", "-c",
+                                "$PALAVER " BABBLER " --seed=1 --max-tokens=300 --ignore-eos --threads=1; "
+                                "stty -icanon; echo \"and `head -c 6`\"",
+                                NULL};
+    Pty *pty = pty_start(&(const PtyOptions){.argv = argv, .rows = 40, .cols = 100});
+    pty_expect(pty, "> ");
+    pty_send(pty, "Hello there.\r");
+    prompt_await_reply(pty);
+    pty_send(pty, "/time\r\004behind");
+    pty_expect(pty, "and behind");
+    pty_expect_exit(pty, 0);
+    pty_end(pty);
+}
+
 // A refused turn comes back to be mended; what was typed behind it does not send it again.
 static void test_a_refused_turn_and_what_follows(void **state) {
     (void)state;
@@ -183,10 +219,11 @@ static void test_what_is_left_out_is_told(void **state) {
 int main(int argc, char **argv) {
 #define WITH_HOME(test) cmocka_unit_test_setup_teardown(test, program_set_up, program_tear_down)
     const struct CMUnitTest tests[] = {
-        WITH_HOME(test_each_line_is_a_turn),        WITH_HOME(test_much_is_typed),
-        WITH_HOME(test_ctrl_c_makes_a_draft_of_it), WITH_HOME(test_a_refused_turn_and_what_follows),
-        WITH_HOME(test_an_editor_gets_none_of_it),  WITH_HOME(test_plain_terminals),
-        WITH_HOME(test_the_terminal_is_given_back), WITH_HOME(test_what_is_left_out_is_told),
+        WITH_HOME(test_each_line_is_a_turn),          WITH_HOME(test_much_is_typed),
+        WITH_HOME(test_ctrl_c_makes_a_draft_of_it),   WITH_HOME(test_a_refused_turn_and_what_follows),
+        WITH_HOME(test_a_ctrl_d_takes_nothing_along), WITH_HOME(test_the_shell_gets_what_follows_a_ctrl_d),
+        WITH_HOME(test_an_editor_gets_none_of_it),    WITH_HOME(test_plain_terminals),
+        WITH_HOME(test_the_terminal_is_given_back),   WITH_HOME(test_what_is_left_out_is_told),
     };
     return test_main("typed_ahead", argc, argv, tests);
 }

@@ -3,6 +3,7 @@
 #include "tests/support/program.h"
 #include "tests/support/test.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -106,6 +107,24 @@ static void test_overflow_command(void **state) {
         assert_int_equal(atoi(foretold + strlen("with the next turn, turns 1-")),
                          atoi(next + strlen("the next turn discards turns 1-")));
     program_free(&run);
+}
+
+// At every distance from the next discard what is left and what comes next are said alike.
+static void test_what_is_left_and_what_is_next_agree(void **state) {
+    (void)state;
+    int n_room = 0, n_full = 0;
+    for (int size = 108; size <= 180; size += 8) {
+        char arguments[200];
+        snprintf(arguments, sizeof arguments, TALK "|--no-save|--context=%d", size);
+        Run run = program_script(arguments, STORY STORY "/context\n/overflow preview\n");
+        bool none_left = strstr(run.err, "left     about 0 turns") != NULL,
+             leaves = strstr(run.err, "next     the next turn discards turns 1") != NULL;
+        if (none_left != leaves) fail_msg("--context=%d: %s", size, run.err);
+        assert_int_equal(strstr(run.err, "nothing leaves with the next turn; after about 0") != NULL, 0);
+        none_left ? n_full++ : n_room++;
+        program_free(&run);
+    }
+    assert_true(n_room > 1 && n_full > 1);
 }
 
 // A reply that left before its question counts no more: what is foretold begins where what comes begins.
@@ -270,6 +289,7 @@ int main(int argc, char **argv) {
         WITH_HOME(test_overflow_is_told_and_recorded_once),
         WITH_HOME(test_warnings_come_once),
         WITH_HOME(test_overflow_command),
+        WITH_HOME(test_what_is_left_and_what_is_next_agree),
         WITH_HOME(test_foretold_after_a_part_left),
         WITH_HOME(test_a_model_that_cannot_be_shifted),
         WITH_HOME(test_policies_and_caches),

@@ -90,8 +90,6 @@ static int edit(int argc, char **argv) {
             prefill = argv[++i];
         else if (!strcmp(argv[i], "--default-signals"))
             defaults = true;
-        else if (!strcmp(argv[i], "--color"))
-            options.color = true;
         else if (!strcmp(argv[i], "--raw"))
             make_raw();
         else if (!strcmp(argv[i], "--late"))

@@ -5,7 +5,7 @@
 
 #include "tests/support/terminal/pty.h"
 
-// edit [--history FILE] [--plain] [--color] [--prompt TEXT] [--prefill TEXT] [--default-signals] [--late]
+// edit [--history FILE] [--plain] [--prompt TEXT] [--prefill TEXT] [--default-signals] [--late]
 // [--raw]:
 //     reads turns and writes `got[TURN]` (\n as \\n) until the end (0), the second Ctrl-C (130), a SIGTERM or SIGHUP
 //     (7; handled unless --default-signals) or a failure (1); says which and whether the terminal is `cooked` or `raw`.
