@@ -25,12 +25,13 @@ typedef struct Matrix {
     // host [cols]: column i is multiplied with element order[i] of the input, each with one. Matrices of one input have one
     // order. Dense wq, wk and wv, wo, w_gate and w_up, w_down may have one, where there are no latents. NULL: with the i-th.
     const int32_t *order;
+    const void *fixed; // what the CPU backend has made of it for itself (kernels/cpu/loops/fixed.h); NULL: nothing
 } Matrix;
 
 // Expert e's rows, of a matrix that holds those of n.
 static inline Matrix matrix_of_expert(const Matrix *all, int e, int n) {
     const int64_t rows = all->rows / n;
-    Matrix one = {all->type, rows, all->cols, NULL, NULL, 0, all->input_scale, NULL};
+    Matrix one = {all->type, rows, all->cols, NULL, NULL, 0, all->input_scale, NULL, NULL};
     if (all->data)
         one.data = all->pieces ? all->pieces[e]
                                : (const char *)all->data + e * rows * dtype_row_bytes(all->type, all->cols);

@@ -24,7 +24,7 @@ static const int cache_types[] = {DTYPE_F16, DTYPE_F32, DTYPE_INT8, DTYPE_INT4};
 static const char *const weights_words[] = {"own", "f16", "bf16", "int8", "int4", NULL}; // of WeightType
 static const char *const head_words[] = {"own", "int8", NULL};
 static const int head_values[] = {WEIGHTS_OWN, WEIGHTS_INT8};
-static const char *const device_words[] = {"auto", "cpu", "cpu:reference", "cuda", NULL};
+static const char *const device_words[] = {"auto", "cpu", "cpu:exact", "cpu:reference", "cuda", NULL};
 static const char *const fp8_words[] = {"auto", "always", "never", NULL};        // as Fp8Rounding
 static const char *const softmax_words[] = {"auto", "unified", "running", NULL}; // as Softmax
 static const char *const template_words[] = {"auto", "jinja", NULL};
@@ -163,7 +163,8 @@ static const ConfigKey keys[] = {
          "what the model's own chat template is told"),
 
     TEXT(backend, device, engine.device, device_words, accepts_device,
-         "\"auto\", \"cpu\", \"cpu:reference\", \"cuda\", \"cuda:N\" with N from 0 to 99, several as "
+         "\"auto\", \"cpu\", \"cpu:exact\", \"cpu:reference\", \"cuda\", \"cuda:N\" with N from 0 to 99, "
+         "several as "
          "\"cuda:N,N\", or "
          "\"cuda:all\"",
          "where it runs"),

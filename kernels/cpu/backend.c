@@ -28,16 +28,27 @@ static Status check_options(const BackendOptions *o, Error *error) {
     if (o->max_tokens < 1 || o->max_logits < 1)
         return error_set(error, STATUS_USAGE, "cpu: steps of %d tokens and %d rows of logits", o->max_tokens,
                          o->max_logits);
-    if (o->device != NULL && strncmp(o->device, "cpu:", 4) == 0 && strcmp(o->device, "cpu:reference") != 0)
-        return error_set(error, STATUS_USAGE, "device \"%s\": there are cpu and cpu:reference", o->device);
+    if (o->device != NULL && strncmp(o->device, "cpu:", 4) == 0 && strcmp(o->device, "cpu:reference") != 0 &&
+        strcmp(o->device, "cpu:exact") != 0)
+        return error_set(error, STATUS_USAGE, "device \"%s\": there are cpu, cpu:exact and cpu:reference",
+                         o->device);
     return STATUS_OK;
 }
 
-// "cpu": the fastest loops for this machine; "cpu:reference": the plain ones.
+// "cpu": the fastest loops for this machine, "cpu:exact" with exact products of 16-bit floats; "cpu:reference": the plain
+// ones.
 static const Loops *choose_loops(const char *device) {
     if (device != NULL && strcmp(device, "cpu:reference") == 0) return loops_reference();
     const Loops *fast = loops_fast();
     return fast ? fast : loops_reference();
+}
+
+static void make_exact(CpuBackend *cpu) {
+    cpu->exact_loops = *cpu->loops;
+    cpu->exact_loops.quantize_fixed = NULL, cpu->exact_loops.fill_fixed = NULL;
+    snprintf(cpu->exact_name, sizeof cpu->exact_name, "%s, exact", cpu->loops->name);
+    cpu->exact_loops.name = cpu->exact_name;
+    cpu->loops = &cpu->exact_loops;
 }
 
 static int choose_threads(const BackendOptions *options) {
@@ -80,12 +91,13 @@ static Status cpu_open(const BackendOptions *options, Backend **out, Error *erro
     CpuBackend *cpu = malloc(sizeof *cpu);
     if (cpu == NULL) return error_set(error, STATUS_MEMORY, "cpu: not enough memory to open");
     *cpu = with_options(options);
+    if (options->device && !strcmp(options->device, "cpu:exact")) make_exact(cpu);
     status = threads_open(choose_threads(options), &cpu->threads, error);
     if (!status) status = sample_scratch_open(cpu->shape->vocab_size, &cpu->sampling, error);
     if (!status) {
         int n_threads = threads_count(cpu->threads);
         int64_t bytes = cpu_scratch_layout(cpu, n_threads, NULL);
-        cpu->scratch = bytes < 0 ? NULL : aligned_alloc(CACHE_LINE, (size_t)bytes);
+        cpu->scratch = bytes < 0 ? NULL : memory_of_large_pages(bytes);
         if (cpu->scratch == NULL)
             status = error_set(error, STATUS_MEMORY,
                                "cpu: no memory to work on %d tokens at a time; take fewer", cpu->max_tokens);

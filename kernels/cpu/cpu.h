@@ -30,6 +30,7 @@ struct Layer {
     float *bq, *bk, *bv, *bo, *b_gate, *b_up, *b_down; // NULL: none
     float *router_bias, *choice_bias, *expert_scale;   // NULL: none
     float *vectors;                                    // the allocation they all lie in
+    void *panels; // of its matrices of 16-bit floats (panels.c); NULL: none
 };
 
 struct Head {
@@ -57,6 +58,8 @@ typedef struct CpuBackend {
     const DecoderShape *shape;
     int max_tokens, max_logits;
     const Loops *loops;
+    Loops exact_loops; // which of "cpu:exact" they are
+    char exact_name[40];
     Threads *threads;
     Layer *layers; // all that were loaded
     Head *heads;
@@ -87,6 +90,8 @@ typedef struct CpuBackend {
     int16_t *sums;
     int8_t *w8; // the same in the form for DTYPE_W8
     W8Scale *w8_scale;
+    int16_t *fixed; // the same as 16-bit floats take it
+    float *fixed_scale;
     float *ordered; // rows as matrices with an order take them, of shapes with orders_inputs
     float *fp8;     // the same as DTYPE_E4M3 takes it, of shapes with fp8_inputs
     float *k, *v;   // [max_tokens, n_kv_heads*head_dim]
@@ -133,12 +138,19 @@ int64_t cpu_scratch_layout(CpuBackend *cpu, int n_threads, char *base);
 Activations cpu_activations(CpuBackend *cpu, const float *x, int64_t n, int64_t cols, const Matrix *const *w,
                             int n_matrices);
 
+// As they are multiplied with 16-bit floats whose smallest differences count: of routers, which choose.
+static inline Activations cpu_exact(Activations x) {
+    x.fixed = NULL;
+    return x;
+}
+
 // The same for h = norm(x); the rows are x[tokens[i]], or x[i] if tokens is NULL.
 typedef struct NormedRows {
     const float *x;
     const int32_t *tokens;
     int64_t n;
     Norm norm;
+    bool exact; // 16-bit floats are multiplied with the floats themselves
 } NormedRows;
 Activations cpu_normed(CpuBackend *cpu, const NormedRows *rows, const Matrix *const *w, int n_matrices);
 
@@ -167,6 +179,14 @@ void cpu_add_linear(CpuBackend *cpu, const AddedLinear *linear, const Activation
 
 // y [x->n, w->rows] = w·x
 void cpu_multiply(CpuBackend *cpu, const Matrix *w, const Activations *x, float *y);
+
+// ---- panels.c -------------------------------------------------------------------------------------------
+
+// What a layer's matrices of 16-bit floats are multiplied as, if the loops do and memory has room: layer->panels.
+void cpu_make_panels(CpuBackend *cpu, Layer *layer);
+
+// matrix_of_expert() with its panels.
+Matrix cpu_expert_matrix(const Matrix *all, int expert, int n);
 
 // ---- token_rows.c ---------------------------------------------------------------------------------------
 

@@ -30,6 +30,8 @@ static Activations some_rows(const Activations *all, int64_t first, int64_t n) {
     if (rows.w8) rows.w8 += first * w8_stride(all->cols);
     rows.w8_scale += first;
     if (rows.fp8) rows.fp8 += first * all->cols;
+    if (rows.fixed) rows.fixed += first * fixed_stride(all->cols);
+    rows.fixed_scale += first * fixed_groups(all->cols);
     return rows;
 }
 
@@ -49,7 +51,8 @@ static void shared_gate_up(CpuBackend *cpu, const LayerWeights *w, const Activat
     const int64_t wide = cpu->shape->experts.shared_size;
     cpu_gated(cpu, &both, h, g);
     if (!w->shared_router.data) return;
-    cpu_multiply(cpu, &w->shared_router, h, cpu->up);
+    const Activations exact = cpu_exact(*h);
+    cpu_multiply(cpu, &w->shared_router, &exact, cpu->up);
     for (int64_t t = 0; t < h->n; t++) scale_row(g + t * wide, wide, 1 / (1 + expf(-cpu->up[t])));
 }
 
@@ -62,7 +65,7 @@ static void gate_up_part(void *context, int64_t part, int thread) {
     const int expert = r->used[part / run->n_parts];
     const int64_t first = r->start[expert], n = r->start[expert + 1] - first, size = e->size;
     const GatedLinear both = {
-        matrix_of_expert(&w->w_gate, expert, e->n), matrix_of_expert(&w->w_up, expert, e->n),
+        cpu_expert_matrix(&w->w_gate, expert, e->n), cpu_expert_matrix(&w->w_up, expert, e->n),
         bias_of(run->layer->b_gate, expert, size), bias_of(run->layer->b_up, expert, size)};
     const Activations h = some_rows(&run->in, run->one_row ? 0 : first, n);
     const GatedRows rows = {.h = &h,
@@ -83,14 +86,16 @@ void cpu_experts_gate_up(CpuBackend *cpu, const Layer *layer, const float *x, fl
     const Matrix *all[] = {&w->router,    &w->shared_router, &w->shared_gate,
                            &w->shared_up, &w->w_gate,        &w->w_up};
     ExpertsRun run = {.cpu = cpu, .layer = layer, .g = g, .one_row = n == 1};
-    run.in = cpu_normed(cpu, &(NormedRows){x, NULL, n, e->beside ? layer->router_norm : layer->ffn_norm}, all,
-                        e->beside ? 1 : 6);
-    cpu_multiply(cpu, &w->router, &run.in, cpu->routes.scores);
+    run.in =
+        cpu_normed(cpu, &(NormedRows){x, NULL, n, e->beside ? layer->router_norm : layer->ffn_norm, false},
+                   all, e->beside ? 1 : 6);
+    const Activations exact = cpu_exact(run.in);
+    cpu_multiply(cpu, &w->router, &exact, cpu->routes.scores);
     cpu_route(cpu, layer);
-    if (e->beside) run.in = cpu_normed(cpu, &(NormedRows){x, NULL, n, layer->ffn_norm}, all + 2, 2);
+    if (e->beside) run.in = cpu_normed(cpu, &(NormedRows){x, NULL, n, layer->ffn_norm, false}, all + 2, 2);
     if (w->shared_up.data) shared_gate_up(cpu, w, &run.in, g + n_pairs * e->size);
     const NormedRows rows = {x, run.one_row ? NULL : cpu->routes.tokens, run.one_row ? 1 : n_pairs,
-                             e->beside ? layer->expert_norm : layer->ffn_norm};
+                             e->beside ? layer->expert_norm : layer->ffn_norm, false};
     if (!run.one_row || e->beside) run.in = cpu_normed(cpu, &rows, all + 4, 2);
     run.n_parts = cpu_row_parts(cpu, e->size);
     threads_run(cpu->threads, cpu->routes.n_used * run.n_parts, gate_up_part, &run);
@@ -108,7 +113,7 @@ static void down_part(void *context, int64_t part, int thread) {
     for (int i = 0; i < r->n_used; i++) {
         const int expert = r->used[i];
         const int64_t start = r->start[expert];
-        const Matrix w = matrix_of_expert(&run->layer->weights.w_down, expert, e->n);
+        const Matrix w = cpu_expert_matrix(&run->layer->weights.w_down, expert, e->n);
         const Activations in = some_rows(&run->in, start, r->start[expert + 1] - start);
         const Gemm gemm = {.w = &w,
                            .x = &in,

@@ -70,7 +70,8 @@ Status cpu_gate_up(Backend *backend, const Layer *layer, const void *x, void *g,
     }
     const Matrix *matrices[] = {&w->w_gate, &w->w_up};
     const GatedLinear both = {w->w_gate, w->w_up, layer->b_gate, layer->b_up};
-    Activations h = cpu_normed(cpu, &(NormedRows){x, NULL, cpu->n_tokens, layer->ffn_norm}, matrices, 2);
+    Activations h =
+        cpu_normed(cpu, &(NormedRows){x, NULL, cpu->n_tokens, layer->ffn_norm, false}, matrices, 2);
     cpu_gated(cpu, &both, &h, g);
     return STATUS_OK;
 }

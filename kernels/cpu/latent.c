@@ -79,7 +79,8 @@ Status cpu_latent_qkv(CpuBackend *cpu, const Layer *layer, const float *x, const
     const bool low = w->q_down.data != NULL;
     const Matrix *matrices[] = {low ? &w->q_down : &w->wq, &w->wk}, *second = &w->wq;
     Heads c = {.cpu = cpu, .layer = layer, .kv = kv, .q = q};
-    Activations h = cpu_normed(cpu, &(NormedRows){x, NULL, cpu->n_tokens, layer->attn_norm}, matrices, 2);
+    Activations h =
+        cpu_normed(cpu, &(NormedRows){x, NULL, cpu->n_tokens, layer->attn_norm, false}, matrices, 2);
     cpu_multiply(cpu, &w->wk, &h, cpu->v);
     threads_run(cpu->threads, cpu->n_tokens, store_token, &c);
     if (low) {

@@ -8,7 +8,8 @@ typedef struct Prepare {
     const float *x;
     const int32_t *tokens;
     Norm norm; // no weight: x as it is
-    bool quantize, quantize_w8, round_fp8;
+    bool quantize, quantize_w8, round_fp8, fix;
+    bool exact;           // nothing is fixed
     const int32_t *order; // that the matrices have; NULL: none
     float fp8_scale;      // fixed, the largest of the matrices'; 0: none
     int64_t n, n_parts, cols;
@@ -37,6 +38,9 @@ static void prepare_row(const Prepare *p, int64_t i) {
     }
     if (p->quantize_w8)
         cpu->w8_scale[i] = cpu->loops->quantize_w8(x, p->cols, cpu->w8 + i * w8_stride(p->cols));
+    if (p->fix)
+        cpu->loops->quantize_fixed(x, p->cols, cpu->fixed + i * fixed_stride(p->cols),
+                                   cpu->fixed_scale + i * fixed_groups(p->cols));
     if (p->round_fp8) fp8_round_row(cpu->shape->fp8_inputs, p->fp8_scale, x, p->cols, cpu->fp8 + i * p->cols);
     if (!p->quantize) return;
     int64_t groups = p->cols / QUANT_GROUP;
@@ -60,13 +64,14 @@ static Activations prepare(Prepare *p, const Matrix *const *w, int n_matrices) {
         if (!w[i]->data) continue;
         p->quantize |= cpu->loops->quantized_activations && quant_is_type(w[i]->type);
         p->quantize_w8 |= w[i]->type == DTYPE_W8;
+        p->fix |= !p->exact && cpu->loops->quantize_fixed && fixed_is_type(w[i]->type);
         p->round_fp8 |= w[i]->type == DTYPE_E4M3 && cpu->shape->fp8_inputs;
         if (w[i]->order) p->order = w[i]->order;
         if (w[i]->input_scale > p->fp8_scale) p->fp8_scale = w[i]->input_scale;
     }
     bool parallel = p->n > 1 && p->n * p->cols >= SERIAL_ELEMENTS;
     p->n_parts = parallel ? cpu_row_parts(cpu, p->n) : 1;
-    if (p->norm.weight || p->quantize || p->quantize_w8 || p->round_fp8 || p->order)
+    if (p->norm.weight || p->quantize || p->quantize_w8 || p->round_fp8 || p->fix || p->order)
         threads_run(cpu->threads, p->n_parts, prepare_part, p);
     return (Activations){.n = p->n,
                          .cols = p->cols,
@@ -80,7 +85,9 @@ static Activations prepare(Prepare *p, const Matrix *const *w, int n_matrices) {
                          .sums = cpu->sums,
                          .w8 = p->quantize_w8 ? cpu->w8 : NULL,
                          .w8_scale = cpu->w8_scale,
-                         .fp8 = p->round_fp8 ? cpu->fp8 : NULL};
+                         .fp8 = p->round_fp8 ? cpu->fp8 : NULL,
+                         .fixed = p->fix ? cpu->fixed : NULL,
+                         .fixed_scale = cpu->fixed_scale};
 }
 
 Activations cpu_activations(CpuBackend *cpu, const float *x, int64_t n, int64_t cols, const Matrix *const *w,
@@ -94,6 +101,7 @@ Activations cpu_normed(CpuBackend *cpu, const NormedRows *rows, const Matrix *co
                  .x = rows->x,
                  .tokens = rows->tokens,
                  .norm = rows->norm,
+                 .exact = rows->exact,
                  .n = rows->n,
                  .cols = cpu->shape->hidden_size};
     return prepare(&p, w, n_matrices);
@@ -101,7 +109,7 @@ Activations cpu_normed(CpuBackend *cpu, const NormedRows *rows, const Matrix *co
 
 // ---- rows in parts ------------------------------------------------------------------------------------
 
-#define ROW_UNIT 8       // the loops compute so many rows at a time
+#define ROW_UNIT 16      // the loops compute so many rows at a time
 #define PARTS_A_THREAD 4 // so that a thread that is held up does not hold up the others for long
 
 int64_t cpu_row_parts(const CpuBackend *cpu, int64_t n) {

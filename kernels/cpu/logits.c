@@ -48,7 +48,7 @@ Status cpu_logits(Backend *backend, const Head *head, const void *x, const Logit
                 .bias = head->output_bias,
                 .logits = logits,
                 .n_parts = cpu_row_parts(cpu, output->rows)};
-    c.h = cpu_normed(cpu, &(NormedRows){x, rows->tokens, rows->n, head->norm}, &output, 1);
+    c.h = cpu_normed(cpu, &(NormedRows){x, rows->tokens, rows->n, head->norm, .exact = true}, &output, 1);
     threads_run(cpu->threads, c.n_parts, logits_part, &c);
     return STATUS_OK;
 }

@@ -3,7 +3,18 @@
 #include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+
+enum { CACHE_LINE = 64, LARGE_PAGE = 2 << 20 };
+
+void *memory_of_large_pages(int64_t bytes) {
+    const int64_t page = bytes < LARGE_PAGE ? CACHE_LINE : LARGE_PAGE;
+    void *memory = aligned_alloc((size_t)page, (size_t)((bytes + page - 1) / page * page));
+    if (memory && page == LARGE_PAGE) (void)madvise(memory, (size_t)bytes, MADV_HUGEPAGE);
+    return memory;
+}
 
 // ---- control groups -----------------------------------------------------------------------------------
 

@@ -145,7 +145,7 @@ Status cpu_qkv(Backend *backend, const Layer *layer, const void *x, const KvLaye
              .head_dim = head_dim,
              .n_kv_heads = n_kv_heads,
              .rope = rope_of_table(&cpu->shape->rope, kv->rope)};
-    c.h = cpu_normed(cpu, &(NormedRows){x, NULL, cpu->n_tokens, layer->attn_norm}, matrices, 3);
+    c.h = cpu_normed(cpu, &(NormedRows){x, NULL, cpu->n_tokens, layer->attn_norm, false}, matrices, 3);
     threads_run(cpu->threads, cpu->shape->n_heads + 2 * (int64_t)n_kv_heads, qkv_head, &c);
     if (!c.by_row) return STATUS_OK;
     threads_run(cpu->threads, cpu->n_tokens, norm_rows, &c);

@@ -56,6 +56,10 @@ int64_t cpu_scratch_layout(CpuBackend *cpu, int n_threads, char *base) {
     cpu->sums = arena_take(&arena, groups * 2, sizeof *cpu->sums);
     cpu->w8 = arena_take(&arena, larger(rows * w8_stride(widest), taken * w8_stride(pair)), sizeof *cpu->w8);
     cpu->w8_scale = arena_take(&arena, larger(rows, taken), sizeof *cpu->w8_scale);
+    const int64_t fixed =
+        cpu->loops->quantize_fixed ? larger(rows * fixed_stride(widest), taken * fixed_stride(pair)) : 0;
+    cpu->fixed = arena_take(&arena, fixed, sizeof *cpu->fixed);
+    cpu->fixed_scale = arena_take(&arena, fixed / FIXED_GROUP, sizeof *cpu->fixed_scale);
     cpu->ordered = arena_take(&arena, s->orders_inputs ? quantized : 0, sizeof *cpu->ordered);
     cpu->fp8 = arena_take(&arena, s->fp8_inputs ? quantized : 0, sizeof *cpu->fp8);
     cpu->k = arena_take(&arena, n * kv_width, sizeof *cpu->k);

@@ -1,4 +1,4 @@
-// Takes layers over: matrices by reference into the mapped file, vectors as float32.
+// Takes layers over: matrices by reference into the mapped file, besides what panels.c makes of them, vectors as float32.
 #include "kernels/cpu/cpu.h"
 
 #include <math.h>
@@ -223,6 +223,7 @@ Status cpu_load_layer(Backend *backend, const LayerWeights *host, Layer **out, E
         return status;
     }
     layer->row_norms = layer_norms_rows(s, &layer->weights);
+    cpu_make_panels(cpu, layer);
     layer->next = cpu->layers;
     cpu->layers = layer;
     *out = layer;
@@ -287,6 +288,7 @@ void cpu_free_weights(CpuBackend *cpu) {
         Layer *layer = cpu->layers;
         cpu->layers = layer->next;
         free(layer->vectors);
+        free(layer->panels);
         free(layer);
     }
     while (cpu->heads != NULL) {

@@ -44,7 +44,8 @@ static void messages(void **state) {
         {"[ui]\nstats = 3", "talk.toml:2:1: ui.stats = 3: allowed is true or false"},
         {"[backend]\ndevice = \"cuda:x\"",
          "talk.toml:2:1: backend.device = \"cuda:x\": allowed is \"auto\", \"cpu\", "
-         "\"cpu:reference\", \"cuda\", \"cuda:N\" with N from 0 to 99, several as \"cuda:N,N\", or "
+         "\"cpu:exact\", \"cpu:reference\", \"cuda\", \"cuda:N\" with N from 0 to 99, several as "
+         "\"cuda:N,N\", or "
          "\"cuda:all\""},
         {"[profile.a]\ntop_kk = 1", "talk.toml:2:1: unknown key \"top_kk\"; did you mean sampling.top_k?"},
         {"profile = 1", "talk.toml:1:1: a profile is a section [profile.NAME]"},

@@ -67,7 +67,7 @@ static void make_rows(Table *t) {
 // Whether the files' logits are transformers' in float32, and whose they are.
 static void check_logits(const char *root, const char *file, const char *golden_of, char *architecture,
                          size_t size) {
-    static const char *const DEVICES[] = {"cpu:reference", "cpu"};
+    static const char *const DEVICES[] = {"cpu:reference", "cpu:exact"};
     GoldenSet set;
     if (golden_model_read(root, golden_of, &set, &error)) fail_msg("%s", error.message);
     for (int d = 0; d < 2; d++) {
@@ -94,7 +94,7 @@ static void check_shift(const char *root, const char *file, const char *golden_o
     GoldenSet set;
     double control;
     if (golden_model_read(root, golden_of, &set, &error)) fail_msg("%s", error.message);
-    ShiftStream s = shift_stream_open(root, file, "cpu");
+    ShiftStream s = shift_stream_open(root, file, "cpu:exact");
     const char *why = engine_cannot_shift(s.engine);
     for (int i = 0; i < 2 && !why; i++) {
         double worst = shift_stream_text(&s, set.cases[0].ids, set.cases[0].n, i, &control);

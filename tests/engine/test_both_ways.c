@@ -55,7 +55,7 @@ static void prompts_are_those_of_the_reference(void **state) {
             const size_t n = (size_t)(c->n - from) * VOCAB;
             if (session_logits_of(session, c->ids, c->n, from, logits, &error)) fail_msg("%s", error.message);
             double distance = golden_distance(logits, c->expected + (size_t)from * VOCAB, n);
-            if (!(distance <= 1e-5)) fail_msg("%s from %d on: %g", c->name, from, distance);
+            if (!(distance <= golden_fixed_bound(c))) fail_msg("%s from %d on: %g", c->name, from, distance);
         }
         free(logits);
     }

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 static Engine *open_engine(const char *name) {
-    return golden_check_open(GOLDEN_DENSE, name, "cpu", 0, DTYPE_F32);
+    return golden_check_open(GOLDEN_DENSE, name, "cpu:exact", 0, DTYPE_F32);
 }
 
 // Keys that were normed behind RoPE cannot be turned to other places.
@@ -34,7 +34,7 @@ static void heads_of_two_sizes_in_fewer_bits(void **state) {
         Engine *engine;
         const char *name = NAMES[i / 3];
         if (golden_model_read(GOLDEN_DENSE, name, &set, &error)) fail_msg("%s", error.message);
-        if (golden_model_open(GOLDEN_DENSE, name, "cpu", TYPES[i % 3], &engine, &error))
+        if (golden_model_open(GOLDEN_DENSE, name, "cpu:exact", TYPES[i % 3], &engine, &error))
             fail_msg("%s", error.message);
         const GoldenCase *c = &set.cases[0];
         const size_t n = (size_t)(c->n - c->from) * (size_t)c->vocab;
@@ -49,7 +49,7 @@ static void heads_of_two_sizes_in_fewer_bits(void **state) {
     }
 }
 
-static const char *const BOTH_LOOPS[] = {"cpu:reference", "cpu", NULL};
+static const char *const BOTH_LOOPS[] = {"cpu:reference", "cpu:exact", NULL};
 
 // Each runs by name.
 #define FOLDER(NAME, FOLDER_NAME)                                                                            \

@@ -27,7 +27,8 @@ typedef struct Setting {
 static Engine *open_with(const char *name, Setting setting) {
     char path[200];
     snprintf(path, sizeof path, "%s/%s", GOLDEN_DENSE, name);
-    EngineOptions options = {.device = "cpu",
+    // What a conversion costs is told by exact products.
+    EngineOptions options = {.device = setting.weights ? "cpu:exact" : "cpu",
                              .n_threads = setting.n_threads,
                              .context_size = 64,
                              .cache = cache_options(setting.cache),

@@ -86,7 +86,7 @@ static void check_model(const char *root, const char *name, const char *const *d
     for (; *devices; devices++) {
         evaluate(path, *devices, c, logits);
         for (int i = 0; i < 2; i++)
-            if (!(golden_distance(logits[i], c->expected, n) <= 2e-4))
+            if (!(golden_distance(logits[i], c->expected, n) <= golden_fixed_bound(c)))
                 fail_msg("%s on %s: %g", path, *devices, golden_distance(logits[i], c->expected, n));
     }
     free(logits[0]), free(logits[1]);

@@ -88,8 +88,8 @@ static int check_model(const char *root, const char *name) {
             assert_int_equal(split_border(engine->backend), n_layers - experts);
             snprintf(what, sizeof what, "%s, experts of %d of %d layers on %s", path, experts, n_layers,
                      DEVICES[d]);
-            check_case(engine, c, 7, whole, d == 1 ? 1e-4 : 0, what);
-            check_case(engine, c, 1, whole, d == 1 ? 1e-4 : 0, what);
+            check_case(engine, c, 7, whole, d == 1 ? golden_fixed_bound(c) : 0, what);
+            check_case(engine, c, 1, whole, d == 1 ? golden_fixed_bound(c) : 0, what);
             // Where layers have heads of their own, no part of them goes by decode().
             const bool alike = !engine_model(engine)->shape.heads_of_layers;
             assert_int_equal(card_counts().decoded > decoded, d >= 2 && experts > 0 && alike);

@@ -100,7 +100,7 @@ static TestActivations quantized(const Loops *loops, int64_t n, int64_t cols, ui
         QuantRow row = {t.q + i * cols, t.scale + i * groups, t.sum + i * groups, t.sums + i * groups * 2};
         loops->quantize(t.x + i * cols, cols, &row);
     }
-    t.a = (Activations){n, cols, t.x, true, t.q, t.scale, t.sum, t.sums, NULL, NULL, NULL};
+    t.a = (Activations){n, cols, t.x, true, t.q, t.scale, t.sum, t.sums, NULL, NULL, NULL, NULL, NULL};
     return t;
 }
 

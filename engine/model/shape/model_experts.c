@@ -87,7 +87,8 @@ static Status take_each(const ExpertReader *r, int kind, const char *pattern, Er
                              dtype_name(all->type));
         r->rows[kind][e] = one.data;
         const float scale = e > 0 && all->input_scale > one.input_scale ? all->input_scale : one.input_scale;
-        *all = (Matrix){one.type, n * one.rows, one.cols, r->rows[kind][0], r->rows[kind], n, scale, NULL};
+        *all =
+            (Matrix){one.type, n * one.rows, one.cols, r->rows[kind][0], r->rows[kind], n, scale, NULL, NULL};
     }
     return STATUS_OK;
 }
@@ -109,8 +110,8 @@ static Status take_stacked(const ExpertReader *r, const CheckpointTensor *tensor
         for (int k = 0; k < n_kinds; k++)
             r->rows[kinds[k]][e] = (const char *)all.data + (e * n_kinds + k) * bytes;
     for (int k = 0; k < n_kinds; k++)
-        *place_of(r, kinds[k]) =
-            (Matrix){all.type, n * rows, cols, r->rows[kinds[k]][0], r->rows[kinds[k]], (int)n, 0, NULL};
+        *place_of(r, kinds[k]) = (Matrix){
+            all.type, n * rows, cols, r->rows[kinds[k]][0], r->rows[kinds[k]], (int)n, 0, NULL, NULL};
     return STATUS_OK;
 }
 

@@ -35,12 +35,21 @@ INLINE void score_keys(const Work *w, const float *q, int row, int s) {
         _mm256_storeu_ps(w->weights + (int64_t)(row + r) * BLOCK + s, sum_rows(acc[r]));
 }
 
+// Whether any of WIDE_ROWS rows sees one of the KEYS keys from s on: at the end of a prompt's triangle half of a block
+// none does.
+static bool are_seen(const uint64_t *visible, int s) {
+    uint64_t seen = 0;
+    for (int r = 0; r < WIDE_ROWS; r++) seen |= visible[r];
+    return seen >> s & ((1u << KEYS) - 1);
+}
+
 // The last rows go together with some before them once more.
 void avx512_score_block(const Work *w) {
     const float *q = w->is_sink ? w->sinks : w->q;
     for (int done = 0; done < w->n_rows; done += WIDE_ROWS) {
         const int row = done + WIDE_ROWS <= w->n_rows ? done : w->n_rows - WIDE_ROWS;
-        for (int s = 0; s < w->n_slots; s += KEYS) score_keys(w, q + (int64_t)row * w->width, row, s);
+        for (int s = 0; s < w->n_slots; s += KEYS)
+            if (are_seen(w->visible + row, s)) score_keys(w, q + (int64_t)row * w->width, row, s);
     }
 }
 

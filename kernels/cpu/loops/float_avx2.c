@@ -1,5 +1,7 @@
 // GEMMs of float32, float16, bfloat16, e4m3 and nf4 weights with float activations.
 //
+// 16-bit floats come here where they are to be exact (see fixed.h for the others).
+//
 // Lanes are columns: a dot product is eight interleaved sums, added at the end. Tiles of four rows by up to
 // three activations keep twelve of them in registers; the order of additions is the same in every tile.
 #include "kernels/cpu/loops/weights_avx2.h"

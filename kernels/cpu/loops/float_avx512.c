@@ -1,5 +1,8 @@
 // GEMMs of weights of float_avx2.c's types with several rows of float activations, in registers of 512 bits.
 //
+// Linear layers of 16-bit floats come here where they are to be exact: the head's output, routers, "cpu:exact"; else
+// fixed_avx512.c has them.
+//
 // Eight rows of W are converted once into a panel. A vector of it holds eight columns of row r and the same columns of
 // row r + 4; it is multiplied with eight activations, loaded twice side by side. Each half is what float_avx2.c has in
 // a register of its own: the same eight interleaved sums, added in the same order in the end, so that both give the same

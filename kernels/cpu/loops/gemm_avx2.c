@@ -275,9 +275,10 @@ static void gemm_quantized(W8Dot dot, const Gemm *p, int64_t token, int64_t end,
 
 int64_t avx2_gemm_scratch(int64_t cols) {
     const int64_t needs[] = {(cols / QUANT_GROUP + 1) * (int64_t)sizeof(PanelGroup),
-                             avx512_gemm_scratch(cols), avx512_blocks_scratch(cols)};
+                             avx512_gemm_scratch(cols), avx512_blocks_scratch(cols),
+                             2 * fixed_panel_bytes(cols)};
     int64_t most = 0;
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 4; i++)
         if (needs[i] > most) most = needs[i];
     return most;
 }
@@ -288,9 +289,17 @@ static bool in_floats(DType type) {
 }
 
 void avx2_gemm(Extras extras, const Gemm *p, void *scratch) {
-    int64_t n = p->x->n, row = p->x->cols * (in_floats(p->w->type) ? 4 : 1),
+    const bool fixed = gemm_is_fixed(p);
+    int64_t n = p->x->n,
+            row = p->x->cols * (fixed                   ? 2
+                                : in_floats(p->w->type) ? 4
+                                                        : 1),
             block = BLOCK_BYTES / row / WHOLE * WHOLE;
-    if (extras.wide && n >= WIDE_FROM && in_floats(p->w->type)) {
+    if (fixed && extras.wide && extras.dot == W8_VNNI_512) {
+        avx512_gemm_fixed(p, 0, n, scratch); // which has blocks of its own
+        return;
+    }
+    if (!fixed && extras.wide && n >= WIDE_FROM && in_floats(p->w->type)) {
         avx512_gemm_float(p, 0, n, scratch); // which has blocks of its own
         return;
     }
@@ -299,6 +308,8 @@ void avx2_gemm(Extras extras, const Gemm *p, void *scratch) {
         int64_t end = t + block < n ? t + block : n;
         if (p->w->type == DTYPE_W8)
             avx2_gemm_w8(extras.dot, p, t, end, scratch);
+        else if (fixed)
+            avx2_gemm_fixed(extras.dot, p, t, end, scratch);
         else if (in_floats(p->w->type))
             avx2_gemm_float(p, t, end, scratch);
         else if (extras.wide && extras.dot == W8_VNNI_512 && end - t > 1)

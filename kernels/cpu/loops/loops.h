@@ -4,7 +4,7 @@
 #define PALAVER_KERNELS_CPU_LOOPS_LOOPS_H
 
 #include "kernels/both_ways.h"
-#include "kernels/cpu/loops/quant.h"
+#include "kernels/cpu/loops/fixed.h"
 #include "kernels/ops.h"
 #include "kernels/w8.h"
 
@@ -37,6 +37,9 @@ typedef struct Activations {
     const int8_t *w8;        // [n, w8_stride(cols)]
     const W8Scale *w8_scale; // [n]
     const float *fp8;        // [n, cols] as DTYPE_E4M3 takes them (kernels/fp8.h); NULL: as they are
+    const int16_t
+        *fixed; // [n, fixed_stride(cols)] as 16-bit floats take them (loops/fixed.h); NULL: exact floats
+    const float *fixed_scale; // [n, fixed_groups(cols)]
 } Activations;
 
 // Rows [first, end) of y = W·x, or of y += W·x, for every row of activations: y[t*y_stride + r], or with `to`
@@ -50,6 +53,11 @@ typedef struct Gemm {
     bool add;
     const int32_t *to; // [x->n], no row twice
 } Gemm;
+
+// Whether a product is one of integers of 16 bits.
+static inline bool gemm_is_fixed(const Gemm *gemm) {
+    return gemm->x->fixed && fixed_is_type(gemm->w->type);
+}
 
 // [x->n, cols], what is multiplied as floats.
 static inline const float *gemm_input(const Gemm *gemm) {
@@ -104,6 +112,9 @@ typedef struct Loops {
     // y [n] = (x − mean(x)) / sqrt(variance(x) + eps) · w + b (NULL: none); y may be x
     void (*layer_norm)(const float *x, const float *w, const float *b, int64_t n, float eps, float *y);
     void (*quantize)(const float *x, int64_t n, const QuantRow *out);
+    // x [n] → q, scale: fixed.h, bit by bit; and panel `number` of a matrix. NULL: 16-bit floats are multiplied exactly.
+    void (*quantize_fixed)(const float *x, int64_t n, int16_t *q, float *scale);
+    void (*fill_fixed)(const Matrix *w, int64_t number, void *panel);
     // x [n] → q [w8_stride(n)]: kernels/w8.h, bit by bit
     W8Scale (*quantize_w8)(const float *x, int64_t n, int8_t *q);
     // g [n] = activation(g) · u, or without u (NULL) activation(g); ACTIVATION_CLAMPED_SWIGLU has u
@@ -117,7 +128,8 @@ typedef struct Loops {
     int64_t (*attend_scratch)(int n_rows, int head_dim);
 } Loops;
 
-// Plain loops in float32. Quantised weights are dequantised: this is what the fast loops approximate. Those of DTYPE_W8
+// Plain loops in float32. Quantised weights are dequantised, 16-bit floats multiplied as they are: this is what the fast
+// loops approximate. Those of DTYPE_W8
 // are multiplied as integers in both, to the same bits.
 const Loops *loops_reference(void);
 

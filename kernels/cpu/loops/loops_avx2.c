@@ -200,7 +200,8 @@ GEMM_WITH(gemm_by_vnni_512_wide, W8_VNNI_512, true)
 #define LOOPS_WITH(multiply, ...)                                                                            \
     {                                                                                                        \
         .name = "AVX2", .quantized_activations = true, .rms_norm = rms_norm, .layer_norm = layer_norm,       \
-        .quantize = quantize, .quantize_w8 = avx2_quantize_w8, .to_half = to_half, .gemm = (multiply),       \
+        .quantize = quantize, .quantize_fixed = avx2_fixed_quantize, .fill_fixed = avx2_fixed_fill,          \
+        .quantize_w8 = avx2_quantize_w8, .to_half = to_half, .gemm = (multiply),                             \
         .gemm_scratch = avx2_gemm_scratch, .attend_scratch = avx2_attend_scratch, __VA_ARGS__                \
     }
 #define NARROW(multiply) LOOPS_WITH(multiply, .activate = activate, .attend_rows = 48, .attend = avx2_attend)

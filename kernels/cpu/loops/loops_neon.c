@@ -2,6 +2,7 @@
 // plain loops'. Every element is computed in the order of the AVX2 loops, to the same bits.
 //
 // Four rows of W are computed together, a lane each, from rows that are unpacked once for all activations.
+#include "kernels/cpu/loops/fixed_neon.h"
 #include "kernels/cpu/loops/reference.h"
 
 #ifdef __aarch64__
@@ -192,7 +193,8 @@ static void gemm_float(const Gemm *p, float *panel) {
 static int64_t gemm_scratch(int64_t cols) {
     int64_t floats = (cols + 7) / 8 * 8 * ROWS * (int64_t)sizeof(float);
     int64_t panel = (cols / QUANT_GROUP + 1) * (int64_t)sizeof(PanelGroup);
-    return floats > panel ? floats : panel;
+    const int64_t most = floats > panel ? floats : panel, fixed = fixed_panel_bytes(cols);
+    return most > fixed ? most : fixed;
 }
 
 static void gemm_with_sdot(const Gemm *p, void *scratch) {
@@ -200,6 +202,8 @@ static void gemm_with_sdot(const Gemm *p, void *scratch) {
         gemm_w8(true, p);
     else if (quant_is_type(p->w->type))
         gemm_quantized(true, p, scratch);
+    else if (gemm_is_fixed(p))
+        neon_gemm_fixed(p, scratch);
     else
         gemm_float(p, scratch);
 }
@@ -209,6 +213,8 @@ static void gemm_with_neon(const Gemm *p, void *scratch) {
         gemm_w8(false, p);
     else if (quant_is_type(p->w->type))
         gemm_quantized(false, p, scratch);
+    else if (gemm_is_fixed(p))
+        neon_gemm_fixed(p, scratch);
     else
         gemm_float(p, scratch);
 }
@@ -216,10 +222,10 @@ static void gemm_with_neon(const Gemm *p, void *scratch) {
 #define LOOPS_WITH(called, multiply)                                                                         \
     {                                                                                                        \
         .name = (called), .quantized_activations = true, .rms_norm = reference_rms_norm,                     \
-        .layer_norm = reference_layer_norm, .quantize = quant_store_row,                                     \
-        .quantize_w8 = reference_quantize_w8, .activate = reference_activate, .to_half = reference_to_half,  \
-        .gemm = (multiply), .gemm_scratch = gemm_scratch, .attend_rows = 8, .attend = reference_attend,      \
-        .attend_scratch = reference_attend_scratch,                                                          \
+        .layer_norm = reference_layer_norm, .quantize = quant_store_row, .quantize_fixed = fixed_quantize,   \
+        .fill_fixed = fixed_fill, .quantize_w8 = reference_quantize_w8, .activate = reference_activate,      \
+        .to_half = reference_to_half, .gemm = (multiply), .gemm_scratch = gemm_scratch, .attend_rows = 8,    \
+        .attend = reference_attend, .attend_scratch = reference_attend_scratch,                              \
     }
 
 const Loops *loops_neon(bool sdot) {

@@ -97,6 +97,18 @@ bool avx512_has_blocks(void); // whether this machine and the compiler can
 void avx512_gemm_blocks(const Gemm *gemm, int64_t first_token, int64_t end_token, void *scratch);
 int64_t avx512_blocks_scratch(int64_t cols);
 
+// ---- fixed_avx2.c: fixed.h, of rows [first, end) with the activations [first_token, end_token) -------------------
+
+void avx2_fixed_quantize(const float *x, int64_t n, int16_t *q, float *scale);
+void avx2_fixed_fill(const Matrix *w, int64_t number, void *panel);
+// scratch: a panel, 64-byte aligned
+void avx2_gemm_fixed(W8Dot dot, const Gemm *gemm, int64_t first_token, int64_t end_token, void *scratch);
+
+// ---- fixed_avx512.c: the same where avx512_has_blocks() ------------------------------------------------------------
+
+// scratch: two panels, 64-byte aligned
+void avx512_gemm_fixed(const Gemm *gemm, int64_t first_token, int64_t end_token, void *scratch);
+
 // ---- activate_avx512.c: to the bits of what has AVX2 only, where avx512_has_float() -------------------------------
 
 // g [n] = silu(g) · u

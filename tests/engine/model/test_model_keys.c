@@ -92,7 +92,7 @@ static Status open_folder(const char *folder, Engine **engine, Error *error) {
     Status status = model_open(folder, &model, error);
     if (status) return status;
     EngineOptions options = {
-        .device = "cpu", .n_threads = 1, .context_size = 64, .cache = cache_options(DTYPE_F32), .chunk = 64};
+        .device = "cpu:exact", .n_threads = 1, .context_size = 64, .cache = cache_options(DTYPE_F32), .chunk = 64};
     return engine_open_model(model, &options, engine, error);
 }
 

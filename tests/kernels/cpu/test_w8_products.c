@@ -10,7 +10,7 @@
 
 static const int64_t COLS[] = {1, 2, 15, 16, 17, 31, 32, 33, 48, 63, 64, 65, 100, 576};
 
-enum { MANY = 1 << 15 };
+enum { MANY = 1 << 16 };
 
 // What rows are made of: anything, all of the largest magnitude (the sums of pairs are as large as they get), zeros.
 typedef enum Content { ANYTHING, LARGEST, ZEROS, N_CONTENTS } Content;

@@ -45,6 +45,10 @@ static Status read_case(const char *root, const char *folder, const json_t *json
     return read_logits(root, folder, logits, c, error);
 }
 
+double golden_fixed_bound(const GoldenCase *c) {
+    return (isnan(c->half_error) ? 0.00108 : c->half_error) / 4;
+}
+
 Status golden_model_read(const char *root, const char *folder, GoldenSet *set, Error *error) {
     char path[400];
     json_error_t why;

@@ -40,6 +40,11 @@ Status golden_model_open(const char *root, const char *name, const char *device,
 // Evaluates a case in steps of `step` tokens at its own positions; logits host [n - from, vocab].
 Status golden_model_evaluate(Engine *engine, const GoldenCase *c, int step, float *logits, Error *error);
 
+// How far logits may be from `expected` where linear layers of 16-bit floats are multiplied in integers
+// (kernels/cpu/loops/fixed.h): a quarter of what 16-bit floats cost transformers, since numbers there have 13 bits, not the
+// 8 of bfloat16, and are added up in float32. Where that is not known, of what the model costs for which it is least.
+double golden_fixed_bound(const GoldenCase *c);
+
 // Largest difference over the largest expected value, of n; NaN anywhere gives infinity.
 double golden_distance(const float *a, const float *expected, size_t n);
 
