@@ -186,7 +186,7 @@ static Status upload_router(CudaBackend *cuda, const LayerWeights *h, Layer *lay
     const int64_t hidden = h->router.cols;
     if (cuda->random_weights) {
         const int64_t n = h->router.rows + (layer->shared_routed ? 1 : 0);
-        const Matrix made_up = {DTYPE_F32, n, hidden, h->router.data, NULL, 0, 0, NULL};
+        const Matrix made_up = {DTYPE_F32, n, hidden, h->router.data, NULL, 0, 0, NULL, NULL};
         const Weight to = {(char *)layer->router, hidden * 4, (int)n, (int)hidden, FORMAT_F32, 0, NULL};
         return upload_rows(cuda, &made_up, &to, 0, 1, error);
     }
