@@ -139,9 +139,9 @@ typedef struct VisitOps {
 } VisitOps;
 
 typedef struct BackendOptions {
-    const char *
-        device; // "cpu", "cpu:exact" (exact products of 16-bit floats), "cpu:reference" (plain loops, to compare with),
-        // "cuda", "cuda:1"
+    // "cpu", "cpu:exact" (exact products of 16-bit floats), "cpu:reference" (plain loops, to compare with), "cuda",
+    // "cuda:1"
+    const char *device;
     int n_threads;             // CPU: 0 = one for each core this process may use
     const DecoderShape *shape; // kept by reference: outlives the backend
     int max_tokens;            // most tokens of a step

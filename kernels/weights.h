@@ -25,7 +25,8 @@ typedef struct Matrix {
     // host [cols]: column i is multiplied with element order[i] of the input, each with one. Matrices of one input have one
     // order. Dense wq, wk and wv, wo, w_gate and w_up, w_down may have one, where there are no latents. NULL: with the i-th.
     const int32_t *order;
-    const void *fixed; // what the CPU backend has made of it for itself (kernels/cpu/loops/fixed.h); NULL: nothing
+    // What the CPU backend has made of it for itself (kernels/cpu/loops/fixed.h); NULL: nothing.
+    const void *fixed;
 } Matrix;
 
 // Expert e's rows, of a matrix that holds those of n.

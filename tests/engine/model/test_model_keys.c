@@ -91,8 +91,11 @@ static Status open_folder(const char *folder, Engine **engine, Error *error) {
     *engine = NULL;
     Status status = model_open(folder, &model, error);
     if (status) return status;
-    EngineOptions options = {
-        .device = "cpu:exact", .n_threads = 1, .context_size = 64, .cache = cache_options(DTYPE_F32), .chunk = 64};
+    EngineOptions options = {.device = "cpu:exact",
+                             .n_threads = 1,
+                             .context_size = 64,
+                             .cache = cache_options(DTYPE_F32),
+                             .chunk = 64};
     return engine_open_model(model, &options, engine, error);
 }
 
