@@ -84,8 +84,8 @@ deps-arm: ## unpack the libraries for arm64 that test-arm needs
 	@mkdir -p $(ARM_ROOT)/packages; cd $(ARM_ROOT)/packages; apt-get download -qq $(ARM_DEPS:%=%:arm64); \
 	for p in *.deb; do dpkg -x $$p .. || exit 1; done
 # Those that take longest come first: two cores should end together.
-ARM_SLOW  := $(addprefix tests/,engine/cache/test_sinks engine/talk/test_endless engine/talk/test_scheduler \
-    engine/talk/test_long_talk app/modes/test_fits app/test_kills)
+ARM_SLOW  := $(addprefix tests/,engine/cache/test_sinks app/modes/test_fits engine/talk/test_long_talk app/test_kills \
+    engine/talk/test_scheduler engine/test_parley engine/cache/test_shift engine/talk/test_stream app/chat/test_snapshots)
 ARM_TESTS := $(ARM_SLOW) $(filter-out $(ARM_SLOW) tests/app/test_faults,$(TESTS)) # test_faults needs a sanitizer
 ARM_RUNS  := $(ARM_TESTS:%=$(BUILD)/under-qemu/%.ran)
 check-arm: PALAVER_OF_RUNS = $(BUILD)/under-qemu/palaver

@@ -427,6 +427,18 @@ static void a_reply_that_breaks_off_is_kept(void **state) {
     end(&first), end(&other);
 }
 
+// Waits until who writes to a pipe, pieces of a few bytes each, has to wait, for nobody reads it. A pause alone does not say
+// so: reading again what a full context keeps takes seconds on a slow machine.
+static void wait_until_full(int pipe, int room) {
+    enum { PIECE = 64 };
+    const double until = clock_seconds() + patience(60);
+    for (int n = 0, before = -1; n != before || n <= room - PIECE; usleep((useconds_t)patience(1) * 500000)) {
+        before = n;
+        assert_int_equal(ioctl(pipe, FIONREAD, &n), 0);
+        if (clock_seconds() > until) fail_msg("%d of %d bytes are written", n, room);
+    }
+}
+
 // Nobody reads stdout, so that rank 0's thread waits to write, and cannot be told: another one ends the process, and keeps
 // what was shown.
 static void a_reply_that_is_stuck_is_kept(void **state) {
@@ -436,10 +448,10 @@ static void a_reply_that_is_stuck_is_kept(void **state) {
     const char *more = "|--ignore-eos|--max-tokens=100000";
     ranks_address(address);
     Child other = start(more, 1, address), first = start(more, 0, address);
-    assert_true(fcntl(first.out, F_SETPIPE_SZ, PIPE) >= 0);
+    const int room = fcntl(first.out, F_SETPIPE_SZ, PIPE);
+    assert_in_range(room, PIPE, sizeof said);
     tell_all(&first, "Write a very long story\n");
-    for (int n = 0, before = -1; n != before || n == 0; usleep(500000))
-        before = n, assert_int_equal(ioctl(first.out, FIONREAD, &n), 0);
+    wait_until_full(first.out, room);
     kill(other.pid, SIGKILL);
     assert_int_equal(wait_for(&other, SOON), 128 + SIGKILL);
     assert_int_equal(wait_for(&first, SOON), 1);

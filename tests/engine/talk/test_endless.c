@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { CONTEXT = 1024, TURNS = 200 };
+enum { CONTEXT = 512, TURNS = 100 };
 
 static const char SYSTEM[] = "You are a small model that babbles.";
 
