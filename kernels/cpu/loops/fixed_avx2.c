@@ -13,22 +13,6 @@
 
 // ---- numbers to integers --------------------------------------------------------------------------------
 
-// Bits of the largest magnitude of 32 floats: they compare like the numbers, where NaN is above infinity.
-INLINE int32_t largest_bits(const __m256 x[4]) {
-    const __m256i magnitude = _mm256_set1_epi32(0x7fffffff);
-    __m256i m = _mm256_and_si256(_mm256_castps_si256(x[0]), magnitude);
-    for (int i = 1; i < 4; i++)
-        m = _mm256_max_epi32(m, _mm256_and_si256(_mm256_castps_si256(x[i]), magnitude));
-    __m128i h = _mm_max_epi32(_mm256_castsi256_si128(m), _mm256_extracti128_si256(m, 1));
-    h = _mm_max_epi32(h, _mm_shuffle_epi32(h, 0x4e));
-    h = _mm_max_epi32(h, _mm_shuffle_epi32(h, 0xb1));
-    return _mm_cvtsi128_si32(h);
-}
-
-INLINE float float_of_bits(int32_t bits) {
-    return _mm_cvtss_f32(_mm_castsi128_ps(_mm_cvtsi32_si128(bits)));
-}
-
 // to [32] = x·by, rounded to the nearest, even ones at ties.
 INLINE void round_group(const __m256 x[4], float by, int16_t *to) {
     const __m256 factor = _mm256_set1_ps(by);

@@ -144,16 +144,8 @@ static void to_half(const float *x, int64_t n, uint16_t *half) {
 
 // ---- activations as integers --------------------------------------------------------------------------
 
-// The largest magnitude of 32 floats. Magnitudes compare like their bits, where NaN is above infinity.
 INLINE float largest_magnitude(const __m256 x[4]) {
-    const __m256i magnitude = _mm256_set1_epi32(0x7fffffff);
-    __m256i m = _mm256_and_si256(_mm256_castps_si256(x[0]), magnitude);
-    for (int i = 1; i < 4; i++)
-        m = _mm256_max_epi32(m, _mm256_and_si256(_mm256_castps_si256(x[i]), magnitude));
-    __m128i h = _mm_max_epi32(_mm256_castsi256_si128(m), _mm256_extracti128_si256(m, 1));
-    h = _mm_max_epi32(h, _mm_shuffle_epi32(h, 0x4e));
-    h = _mm_max_epi32(h, _mm_shuffle_epi32(h, 0xb1));
-    return _mm_cvtss_f32(_mm_castsi128_ps(h));
+    return float_of_bits(largest_bits(x));
 }
 
 static void quantize(const float *x, int64_t n, const QuantRow *out) {

@@ -32,6 +32,22 @@ INLINE float max_lanes(__m256 v) {
     return _mm_cvtss_f32(_mm_max_ss(x, _mm_movehdup_ps(x)));
 }
 
+// Bits of the largest magnitude of 32 floats: they compare like the numbers, where NaN is above infinity.
+INLINE int32_t largest_bits(const __m256 x[4]) {
+    const __m256i magnitude = _mm256_set1_epi32(0x7fffffff);
+    __m256i m = _mm256_and_si256(_mm256_castps_si256(x[0]), magnitude);
+    for (int i = 1; i < 4; i++)
+        m = _mm256_max_epi32(m, _mm256_and_si256(_mm256_castps_si256(x[i]), magnitude));
+    __m128i h = _mm_max_epi32(_mm256_castsi256_si128(m), _mm256_extracti128_si256(m, 1));
+    h = _mm_max_epi32(h, _mm_shuffle_epi32(h, 0x4e));
+    h = _mm_max_epi32(h, _mm_shuffle_epi32(h, 0xb1));
+    return _mm_cvtsi128_si32(h);
+}
+
+INLINE float float_of_bits(int32_t bits) {
+    return _mm_cvtss_f32(_mm_castsi128_ps(_mm_cvtsi32_si128(bits)));
+}
+
 // exp with a relative error below 2e-7: x = n ln 2 + r, exp(r) as a polynomial. Below -87.3 it is 0, above
 // 88.7 infinite; NaN stays NaN.
 INLINE __m256 exp_lanes(__m256 x) {
