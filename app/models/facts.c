@@ -4,8 +4,8 @@
 #include "engine/cache/kv_cache.h"
 #include "engine/model/weights/conversion.h"
 #include "engine/model/model.h"
+#include "kernels/base/machine/memory.h"
 #include "kernels/base/path.h"
-#include "kernels/cpu/memory.h"
 #include "kernels/tuning.h"
 
 #include <stdio.h>

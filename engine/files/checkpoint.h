@@ -11,10 +11,10 @@
 #ifndef PALAVER_ENGINE_CHECKPOINT_H
 #define PALAVER_ENGINE_CHECKPOINT_H
 
-#include "kernels/cpu/threads.h"
+#include "kernels/base/machine/threads.h"
+#include "kernels/base/status.h"
 #include "kernels/dtype.h"
 #include "kernels/fp8.h"
-#include "kernels/base/status.h"
 
 #include <stdbool.h>
 #include <stddef.h>

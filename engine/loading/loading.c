@@ -4,8 +4,8 @@
 #include "engine/model/weight_sums.h"
 #include "engine/model/weights/conversion.h"
 #include "engine/smoothing.h"
+#include "kernels/base/machine/memory.h"
 #include "kernels/base/text/format.h"
-#include "kernels/cpu/memory.h"
 #include "kernels/part_weights.h"
 
 #include <stdlib.h>

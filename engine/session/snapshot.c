@@ -3,8 +3,8 @@
 
 #include "kernels/base/checksum.h"
 #include "kernels/base/file.h"
+#include "kernels/base/machine/memory.h"
 #include "kernels/base/path.h"
-#include "kernels/cpu/memory.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -4,7 +4,7 @@
 
 #include "kernels/base/checksum.h"
 #include "kernels/base/file.h"
-#include "kernels/cpu/threads.h"
+#include "kernels/base/machine/threads.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -2,8 +2,8 @@
 #ifndef PALAVER_KERNELS_CPU_ATTENTION_H
 #define PALAVER_KERNELS_CPU_ATTENTION_H
 
+#include "kernels/base/machine/threads.h"
 #include "kernels/cpu/loops/loops.h"
-#include "kernels/cpu/threads.h"
 
 // Tokens of one sequence that attend together.
 typedef struct TokenTile {

@@ -1,8 +1,8 @@
 // The CPU backend's table, its opening and closing, and its memory, which is host memory.
 #include "kernels/alibi.h"
 #include "kernels/base/clock.h"
+#include "kernels/base/machine/memory.h"
 #include "kernels/cpu/cpu.h"
-#include "kernels/cpu/memory.h"
 
 #include <stdio.h>
 #include <stdlib.h>

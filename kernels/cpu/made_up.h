@@ -2,7 +2,7 @@
 #ifndef PALAVER_KERNELS_CPU_MADE_UP_H
 #define PALAVER_KERNELS_CPU_MADE_UP_H
 
-#include "kernels/cpu/threads.h"
+#include "kernels/base/machine/threads.h"
 #include "kernels/ops.h"
 
 // What was made, to be freed by made_up_free().

@@ -5,8 +5,8 @@
 // that were converted or made up are there twice). These may be wanted too, by a card that layers visit (kernels/split), so
 // that half of all memory is left to them and to others. Where that is not enough a layer has no panels, and they are made
 // of the file's rows whenever they are wanted, to the same results.
+#include "kernels/base/machine/memory.h"
 #include "kernels/cpu/cpu.h"
-#include "kernels/cpu/memory.h"
 
 #include <stddef.h>
 

@@ -1,8 +1,8 @@
 #include "tests/gpu/side.h"
 
+#include "kernels/base/machine/threads.h"
 #include "kernels/cpu/kv.h"
 #include "kernels/cpu/loops/quant.h"
-#include "kernels/cpu/threads.h"
 #include "kernels/shards/shards.h"
 
 #include <math.h>

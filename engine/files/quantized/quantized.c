@@ -4,7 +4,7 @@
 // reader who does not ask ends at once instead of computing with something else.
 #include "engine/files/quantized/quantized.h"
 #include "kernels/base/array.h"
-#include "kernels/cpu/memory.h"
+#include "kernels/base/machine/memory.h"
 #include "kernels/base/text/text.h"
 
 #include <stdatomic.h>

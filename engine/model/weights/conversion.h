@@ -5,7 +5,7 @@
 #define PALAVER_ENGINE_CONVERSION_H
 
 #include "engine/model/model.h"
-#include "kernels/cpu/threads.h"
+#include "kernels/base/machine/threads.h"
 
 // "own", "f16", "bf16", "int8", "int4".
 const char *conversion_name(WeightType type);

@@ -2,7 +2,7 @@
 #ifndef PALAVER_KERNELS_CPU_LOOPS_CONVERT_H
 #define PALAVER_KERNELS_CPU_LOOPS_CONVERT_H
 
-#include "kernels/cpu/threads.h"
+#include "kernels/base/machine/threads.h"
 #include "kernels/ops.h"
 
 // Whether matrices with rows of `cols` can become `type`: DTYPE_F16, BF16, W8, Q8_0 or Q4_0.

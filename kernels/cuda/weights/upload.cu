@@ -3,7 +3,7 @@
 
 #include "kernels/cuda/weights/repack.cuh"
 extern "C" {
-#include "kernels/cpu/threads.h"
+#include "kernels/base/machine/threads.h"
 }
 
 #include <math.h>

@@ -1,6 +1,6 @@
 // What the machine offers this process: memory and cores, within its control group's limits.
-#ifndef PALAVER_KERNELS_CPU_MEMORY_H
-#define PALAVER_KERNELS_CPU_MEMORY_H
+#ifndef PALAVER_KERNELS_BASE_MACHINE_MEMORY_H
+#define PALAVER_KERNELS_BASE_MACHINE_MEMORY_H
 
 #include <stdint.h>
 

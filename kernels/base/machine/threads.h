@@ -2,8 +2,8 @@
 //
 // A decoded token is some hundred loops of 10 to 100 µs, so a worker waits for the next one by spinning
 // for a moment before it sleeps: a loop starts in well under a microsecond, and an idle prompt costs nothing.
-#ifndef PALAVER_KERNELS_CPU_THREADS_H
-#define PALAVER_KERNELS_CPU_THREADS_H
+#ifndef PALAVER_KERNELS_BASE_MACHINE_THREADS_H
+#define PALAVER_KERNELS_BASE_MACHINE_THREADS_H
 
 #include "kernels/base/status.h"
 

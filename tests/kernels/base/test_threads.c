@@ -1,7 +1,7 @@
 // The thread pool: every part exactly once, under any number of threads, asleep or awake; and what the machine
 // offers.
-#include "kernels/cpu/memory.h"
-#include "kernels/cpu/threads.h"
+#include "kernels/base/machine/memory.h"
+#include "kernels/base/machine/threads.h"
 #include "tests/support/test.h"
 
 #include <errno.h>

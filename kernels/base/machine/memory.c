@@ -1,4 +1,4 @@
-#include "kernels/cpu/memory.h"
+#include "kernels/base/machine/memory.h"
 
 #include <limits.h>
 #include <stdbool.h>

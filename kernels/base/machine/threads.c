@@ -1,6 +1,7 @@
-#include "kernels/cpu/threads.h"
-#include "kernels/cpu/memory.h"
+#include "kernels/base/machine/threads.h"
+
 #include "kernels/base/clock.h"
+#include "kernels/base/machine/memory.h"
 #include "kernels/base/spin.h"
 
 #include <pthread.h>
