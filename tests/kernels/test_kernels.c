@@ -2,7 +2,7 @@
 #include "tests/support/test.h"
 #include "kernels/base/hash.h"
 #include "kernels/cpu/cpu.h"
-#include "kernels/cpu/loops/simd_avx2.h"
+#include "kernels/cpu/x86/simd_avx2.h"
 #include "tests/support/kernels/random.h"
 
 #include <math.h>

@@ -1,5 +1,6 @@
 // The inner loops of the CPU backend, in two sets with one meaning: plain ones to read and to compare with,
-// and fast ones for what the machine has. Everything above them (threads, shapes, residuals) is shared.
+// and fast ones for what the machine has (in kernels/cpu/x86 and arm). Everything above them (threads, shapes, residuals)
+// is shared.
 #ifndef PALAVER_KERNELS_CPU_LOOPS_LOOPS_H
 #define PALAVER_KERNELS_CPU_LOOPS_LOOPS_H
 

@@ -1,6 +1,6 @@
 // Products of 16-bit floats in integers (loops/fixed.h), of every set of loops but the plain ones: what the header
 // promises, bit by bit, at the edges of groups, panels and tokens; and how far that is from the exact products.
-#include "kernels/cpu/loops/simd_avx2.h"
+#include "kernels/cpu/x86/simd_avx2.h"
 #include "tests/support/kernels/random.h"
 #include "tests/support/test.h"
 

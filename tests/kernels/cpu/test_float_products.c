@@ -1,6 +1,6 @@
 // Products of float weights, of every set of loops but the plain ones: eight interleaved sums, then those in one order,
 // bit by bit, at the edges of vectors, rows and tokens.
-#include "kernels/cpu/loops/simd_avx2.h"
+#include "kernels/cpu/x86/simd_avx2.h"
 #include "tests/support/kernels/random.h"
 #include "tests/support/test.h"
 

@@ -1,6 +1,6 @@
 // Products of DTYPE_W8: the plain loops against sums in 64 bits, the fast ones against the plain ones bit by bit, with
 // every instruction that this machine has, at the edges of vectors, rows and tokens.
-#include "kernels/cpu/loops/simd_avx2.h"
+#include "kernels/cpu/x86/simd_avx2.h"
 #include "tests/support/kernels/random.h"
 #include "tests/support/test.h"
 

@@ -8,7 +8,7 @@
 // Four products of bytes and their sum are one instruction where the processor has AVX-VNNI or AVX512-VNNI. It wants
 // one side unsigned: that is w + 128, and 128 times the sum of the activations is taken off in the end. Elsewhere
 // products of |w| and ±x are added in pairs, which fit in 16 bits because neither goes beyond 127.
-#include "kernels/cpu/loops/rows_avx2.h"
+#include "kernels/cpu/x86/rows_avx2.h"
 
 #ifdef __AVX2__
 #include <cpuid.h>

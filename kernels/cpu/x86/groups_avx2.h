@@ -1,9 +1,9 @@
 // Block formats for the AVX2 GEMMs: a group's integers and scales, of eight rows at a time. The layouts are
 // told in quant.c.
-#ifndef PALAVER_KERNELS_CPU_LOOPS_GROUPS_AVX2_H
-#define PALAVER_KERNELS_CPU_LOOPS_GROUPS_AVX2_H
+#ifndef PALAVER_KERNELS_CPU_X86_GROUPS_AVX2_H
+#define PALAVER_KERNELS_CPU_X86_GROUPS_AVX2_H
 
-#include "kernels/cpu/loops/rows_avx2.h"
+#include "kernels/cpu/x86/rows_avx2.h"
 
 #ifdef __AVX2__
 // Those of quant_is_type().

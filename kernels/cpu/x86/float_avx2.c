@@ -4,7 +4,7 @@
 //
 // Lanes are columns: a dot product is eight interleaved sums, added at the end. Tiles of four rows by up to
 // three activations keep twelve of them in registers; the order of additions is the same in every tile.
-#include "kernels/cpu/loops/weights_avx2.h"
+#include "kernels/cpu/x86/weights_avx2.h"
 
 #ifdef __AVX2__
 

@@ -1,5 +1,5 @@
 // The fast loops for x86-64 with AVX2, FMA and F16C: the table, and the loops over single rows.
-#include "kernels/cpu/loops/simd_avx2.h"
+#include "kernels/cpu/x86/simd_avx2.h"
 
 #ifdef __AVX2__
 #include <math.h>

@@ -2,7 +2,7 @@
 // of integers at work, and what they add up to, group after group, in registers as well. One row of activations reads
 // panel after panel, in the order of memory, and is as fast as that.
 #include "kernels/cpu/loops/fixed.h"
-#include "kernels/cpu/loops/simd_avx512.h"
+#include "kernels/cpu/x86/simd_avx512.h"
 
 #ifdef __AVX512F__
 

@@ -1,6 +1,6 @@
 // What the AVX2 loops share: sums across lanes, exp, conversions; and each other's entry points.
-#ifndef PALAVER_KERNELS_CPU_LOOPS_SIMD_AVX2_H
-#define PALAVER_KERNELS_CPU_LOOPS_SIMD_AVX2_H
+#ifndef PALAVER_KERNELS_CPU_X86_SIMD_AVX2_H
+#define PALAVER_KERNELS_CPU_X86_SIMD_AVX2_H
 
 #include "kernels/cpu/loops/loops.h"
 

@@ -15,8 +15,8 @@
 // rows longer than PART_COLUMNS go in parts of columns, between which the sums wait in memory as they are. Of a part
 // many panels are multiplied with the block of activations before the next part's are read, so that a block has many
 // tokens, for which a matrix is converted once, however long its rows.
-#include "kernels/cpu/loops/simd_avx512.h"
-#include "kernels/cpu/loops/weights_avx2.h"
+#include "kernels/cpu/x86/simd_avx512.h"
+#include "kernels/cpu/x86/weights_avx2.h"
 
 #ifdef __AVX512F__
 

@@ -10,7 +10,7 @@
 //
 // Where the processor has AVX-VNNI or AVX512-VNNI, four products and their sum are one instruction, which takes W
 // unsigned: see unsigned_traits(). With AVX-512 blocks_avx512.c has several rows of activations.
-#include "kernels/cpu/loops/groups_avx2.h"
+#include "kernels/cpu/x86/groups_avx2.h"
 
 #ifdef __AVX2__
 #define TOKENS 4                // rows of activations that pass over a panel together

@@ -1,5 +1,5 @@
 // SiLU and its gate in registers of 512 bits, to the bits that loops_avx2.c gives.
-#include "kernels/cpu/loops/simd_avx512.h"
+#include "kernels/cpu/x86/simd_avx512.h"
 
 #ifdef __AVX512F__
 

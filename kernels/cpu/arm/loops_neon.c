@@ -2,7 +2,7 @@
 // plain loops'. Every element is computed in the order of the AVX2 loops, to the same bits.
 //
 // Four rows of W are computed together, a lane each, from rows that are unpacked once for all activations.
-#include "kernels/cpu/loops/fixed_neon.h"
+#include "kernels/cpu/arm/fixed_neon.h"
 #include "kernels/cpu/loops/reference.h"
 
 #ifdef __aarch64__
@@ -51,7 +51,7 @@ INLINE int32x4_t sum_rows(const int32x4_t p[ROWS]) {
     return vpaddq_s32(vpaddq_s32(p[0], p[1]), vpaddq_s32(p[2], p[3]));
 }
 
-// ---- quantised weights and activations: see gemm_avx2.c -----------------------------------------------
+// ---- quantised weights and activations: see x86/gemm_avx2.c -------------------------------------------
 
 // A group of four rows.
 typedef struct PanelGroup {
@@ -117,7 +117,7 @@ INLINE void gemm_quantized(bool sdot, const Gemm *p, PanelGroup *panel) {
     }
 }
 
-// ---- DTYPE_W8: see w8_avx2.c --------------------------------------------------------------------------
+// ---- DTYPE_W8: see x86/w8_avx2.c ----------------------------------------------------------------------
 
 INLINE void gemm_w8(bool sdot, const Gemm *p) {
     const int64_t at = w8_scale_offset(p->w->cols), stride = w8_stride(p->w->cols);
@@ -138,7 +138,7 @@ INLINE void gemm_w8(bool sdot, const Gemm *p) {
     }
 }
 
-// ---- float weights: see float_avx2.c ------------------------------------------------------------------
+// ---- float weights: see x86/float_avx2.c --------------------------------------------------------------
 
 // Eight columns; a row's sums are eight interleaved ones.
 typedef struct Eight {

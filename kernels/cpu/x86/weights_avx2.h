@@ -1,8 +1,8 @@
 // How weights of the types that are multiplied as floats become them, eight at a time.
-#ifndef PALAVER_KERNELS_CPU_LOOPS_WEIGHTS_AVX2_H
-#define PALAVER_KERNELS_CPU_LOOPS_WEIGHTS_AVX2_H
+#ifndef PALAVER_KERNELS_CPU_X86_WEIGHTS_AVX2_H
+#define PALAVER_KERNELS_CPU_X86_WEIGHTS_AVX2_H
 
-#include "kernels/cpu/loops/simd_avx2.h"
+#include "kernels/cpu/x86/simd_avx2.h"
 
 #ifdef __AVX2__
 #include <string.h>

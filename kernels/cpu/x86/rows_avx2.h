@@ -1,8 +1,8 @@
 // What the AVX2 products of integers share: eight rows of W are computed together, a lane each, from bytes.
-#ifndef PALAVER_KERNELS_CPU_LOOPS_ROWS_AVX2_H
-#define PALAVER_KERNELS_CPU_LOOPS_ROWS_AVX2_H
+#ifndef PALAVER_KERNELS_CPU_X86_ROWS_AVX2_H
+#define PALAVER_KERNELS_CPU_X86_ROWS_AVX2_H
 
-#include "kernels/cpu/loops/simd_avx2.h"
+#include "kernels/cpu/x86/simd_avx2.h"
 
 #ifdef __AVX2__
 #include <string.h>

@@ -4,8 +4,8 @@
 // of activations at a time pass over it. Four products of bytes and their sum are one instruction, which takes W
 // unsigned: integers with a sign count from -128 here, which is taken off with the format's own offset. Sums of a group
 // are exact, so that it does not matter how they came about, and are scaled and added up in the order of gemm_avx2.c.
-#include "kernels/cpu/loops/groups_avx2.h"
-#include "kernels/cpu/loops/simd_avx512.h"
+#include "kernels/cpu/x86/groups_avx2.h"
+#include "kernels/cpu/x86/simd_avx512.h"
 
 #ifdef __AVX512F__
 

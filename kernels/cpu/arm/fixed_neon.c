@@ -1,4 +1,4 @@
-#include "kernels/cpu/loops/fixed_neon.h"
+#include "kernels/cpu/arm/fixed_neon.h"
 
 #ifdef __aarch64__
 #include <string.h>

@@ -3,8 +3,8 @@
 // Eight rows of a panel are a register, a lane each, of which every lane has two columns: two activations, broadcast,
 // meet all of them. Where the processor has AVX-VNNI or AVX512-VNNI, two products and their sum are one instruction.
 #include "kernels/cpu/loops/fixed.h"
-#include "kernels/cpu/loops/rows_avx2.h"
-#include "kernels/cpu/loops/weights_avx2.h"
+#include "kernels/cpu/x86/rows_avx2.h"
+#include "kernels/cpu/x86/weights_avx2.h"
 
 #ifdef __AVX2__
 

@@ -1,10 +1,10 @@
 // Reading rows of a KV cache of any type with AVX2. A value is the same float, however it is read: an element of int8
 // or int4 is rounded once after its scale, as in kv_load().
-#ifndef PALAVER_KERNELS_CPU_LOOPS_KV_AVX2_H
-#define PALAVER_KERNELS_CPU_LOOPS_KV_AVX2_H
+#ifndef PALAVER_KERNELS_CPU_X86_KV_AVX2_H
+#define PALAVER_KERNELS_CPU_X86_KV_AVX2_H
 
 #include "kernels/cpu/kv.h"
-#include "kernels/cpu/loops/simd_avx2.h"
+#include "kernels/cpu/x86/simd_avx2.h"
 
 #ifdef __AVX2__
 #include <string.h>

@@ -1,8 +1,8 @@
 // What the AVX-512 loops share. A register holds what two of simd_avx2.h do, side by side.
-#ifndef PALAVER_KERNELS_CPU_LOOPS_SIMD_AVX512_H
-#define PALAVER_KERNELS_CPU_LOOPS_SIMD_AVX512_H
+#ifndef PALAVER_KERNELS_CPU_X86_SIMD_AVX512_H
+#define PALAVER_KERNELS_CPU_X86_SIMD_AVX512_H
 
-#include "kernels/cpu/loops/simd_avx2.h"
+#include "kernels/cpu/x86/simd_avx2.h"
 
 #ifdef __AVX512F__
 

@@ -5,7 +5,7 @@
 // row's maximum, turns scores into weights, and adds the weighted values. What a row computes depends on the
 // indexes that it sees only, so a token gives the same result in a tile of many as alone, and wherever its slots
 // lie. Values of slots that a row does not see are left out, not multiplied by zero: they may be anything.
-#include "kernels/cpu/loops/attend_avx2.h"
+#include "kernels/cpu/x86/attend_avx2.h"
 
 #ifdef __AVX2__
 

@@ -3,8 +3,8 @@
 // A score is eight interleaved sums over dimensions: a register has those of two keys side by side, and a query's eight
 // numbers twice, as in float_avx512.c. Weighted values are added index after index, for each dimension by itself: a
 // register has sixteen of these. Four registers by six rows keep 24 sums in 32 registers in both.
-#include "kernels/cpu/loops/attend_work.h"
-#include "kernels/cpu/loops/simd_avx512.h"
+#include "kernels/cpu/x86/attend_work.h"
+#include "kernels/cpu/x86/simd_avx512.h"
 
 #ifdef __AVX512F__
 

@@ -3,8 +3,8 @@
 #ifndef PALAVER_KERNELS_CPU_LOOPS_ATTEND_AVX2_H
 #define PALAVER_KERNELS_CPU_LOOPS_ATTEND_AVX2_H
 
-#include "kernels/cpu/loops/attend_work.h"
-#include "kernels/cpu/loops/kv_avx2.h"
+#include "kernels/cpu/x86/attend_work.h"
+#include "kernels/cpu/x86/kv_avx2.h"
 
 #ifdef __AVX2__
 #include <math.h>
