@@ -1,5 +1,8 @@
 // What the files of the CPU backend share: its state, and the ops of its table.
 //
+// An op is a file here, or in a room where it takes several: attention, cache, sample, and weights, which takes layers
+// over. loops has the arithmetic, x86 and arm the same faster.
+//
 // Each op checks its arguments, puts the activations into the form its weights want, and hands parts of the
 // work (a head, some rows of a matrix, some queries) to the threads; the arithmetic is in loops.h. Whichever
 // thread does a part, and however many tokens a step has, each element is computed in the same order: results
@@ -7,9 +10,9 @@
 #ifndef PALAVER_KERNELS_CPU_CPU_H
 #define PALAVER_KERNELS_CPU_CPU_H
 
-#include "kernels/cpu/attention.h"
-#include "kernels/cpu/made_up.h"
+#include "kernels/cpu/attention/attention.h"
 #include "kernels/cpu/sample/sample.h"
+#include "kernels/cpu/weights/made_up.h"
 #include "kernels/ops.h"
 
 // A norm over the hidden size, of the shape's kind.
@@ -30,7 +33,7 @@ struct Layer {
     float *bq, *bk, *bv, *bo, *b_gate, *b_up, *b_down; // NULL: none
     float *router_bias, *choice_bias, *expert_scale;   // NULL: none
     float *vectors;                                    // the allocation they all lie in
-    void *panels; // of its matrices of 16-bit floats (panels.c); NULL: none
+    void *panels; // of its matrices of 16-bit floats (weights/panels.c); NULL: none
 };
 
 struct Head {
@@ -180,7 +183,7 @@ void cpu_add_linear(CpuBackend *cpu, const AddedLinear *linear, const Activation
 // y [x->n, w->rows] = w·x
 void cpu_multiply(CpuBackend *cpu, const Matrix *w, const Activations *x, float *y);
 
-// ---- panels.c -------------------------------------------------------------------------------------------
+// ---- weights/panels.c -----------------------------------------------------------------------------------
 
 // What a layer's matrices of 16-bit floats are multiplied as, if the loops do and memory has room: layer->panels.
 void cpu_make_panels(CpuBackend *cpu, Layer *layer);
@@ -236,7 +239,7 @@ Status cpu_latent_qkv(CpuBackend *cpu, const Layer *layer, const float *x, const
 // What wo takes [n_tokens, n_heads*value_dim], in scratch, of what attend() gave.
 const float *cpu_latent_values(CpuBackend *cpu, const Layer *layer, const float *y);
 
-// ---- weights.c: load_layer, load_head; the rest: one op of ops.h each ---------------------------------
+// ---- weights/weights.c: load_layer, load_head; the rest: one op of ops.h each -------------------------
 
 Status cpu_load_layer(Backend *, const LayerWeights *host, Layer **layer, Error *error);
 Status cpu_load_head(Backend *, const HeadWeights *host, Head **head, Error *error);

@@ -1,7 +1,7 @@
 // qkv and out of layers with a latent (ops.h, Latent). The products of heads with matrices of their own are a part of
 // the work each.
+#include "kernels/cpu/cache/kv.h"
 #include "kernels/cpu/cpu.h"
-#include "kernels/cpu/kv.h"
 #include "kernels/cpu/loops/rope.h"
 
 #include <string.h>

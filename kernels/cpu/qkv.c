@@ -1,7 +1,7 @@
 // Norm, the three GEMMs, biases, QK norm, RoPE, and the store into the cache. A part of the work is one
 // head, so a head's GEMM, norm and turn happen while it is in its core's cache.
+#include "kernels/cpu/cache/kv.h"
 #include "kernels/cpu/cpu.h"
-#include "kernels/cpu/kv.h"
 #include "kernels/cpu/loops/rope.h"
 #include "kernels/temperature.h"
 

@@ -3,7 +3,7 @@
 // back.
 #include "tests/gpu/bases.h"
 
-#include "kernels/cpu/kv.h"
+#include "kernels/cpu/cache/kv.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 #include "tests/gpu/side.h"
 
 #include "kernels/base/machine/threads.h"
-#include "kernels/cpu/kv.h"
+#include "kernels/cpu/cache/kv.h"
 #include "kernels/cpu/loops/quant.h"
 #include "kernels/shards/shards.h"
 

@@ -1,5 +1,5 @@
 // The reference: each op as its formula says, one element after the other.
-#include "kernels/cpu/kv.h"
+#include "kernels/cpu/cache/kv.h"
 #include "kernels/cpu/loops/reference.h"
 
 #include <math.h>

@@ -3,7 +3,7 @@
 #ifndef PALAVER_KERNELS_CPU_X86_KV_AVX2_H
 #define PALAVER_KERNELS_CPU_X86_KV_AVX2_H
 
-#include "kernels/cpu/kv.h"
+#include "kernels/cpu/cache/kv.h"
 #include "kernels/cpu/x86/simd_avx2.h"
 
 #ifdef __AVX2__

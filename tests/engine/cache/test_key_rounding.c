@@ -1,7 +1,7 @@
 // How int4 keys are rounded: what the formulas give for sizes that are all the same, that differ, that are no numbers,
 // and that the error of dot products gets smaller.
 #include "engine/cache/key_rounding.h"
-#include "kernels/cpu/kv.h"
+#include "kernels/cpu/cache/kv.h"
 #include "tests/support/kernels/random.h"
 
 #include <math.h>

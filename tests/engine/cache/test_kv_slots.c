@@ -1,6 +1,6 @@
 // Rows of a KV cache on the CPU: how they are quantised and turned, and the ops that work on slots, copy_slots and
 // shift_keys, the latter against the view that needs no byte of the cache to change.
-#include "kernels/cpu/kv.h"
+#include "kernels/cpu/cache/kv.h"
 #include "kernels/kv_layout.h"
 #include "tests/support/kernels/random.h"
 

@@ -1,7 +1,7 @@
 // Caches of layers whose heads differ (Gemma 4): what copy_slots() and shift_keys() leave in them on the GPU is what the
 // CPU's leave; weights may be converted.
 #include "engine/engine_internal.h"
-#include "kernels/cpu/kv.h"
+#include "kernels/cpu/cache/kv.h"
 #include "kernels/cpu/loops/quant.h"
 #include "tests/gpu/engine/engine_tests.h"
 #include "tests/gpu/model.h"

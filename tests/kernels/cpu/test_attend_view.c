@@ -2,7 +2,7 @@
 // the view after positions were evicted. Against formulas in double precision, in which the sinks' keys are
 // turned instead of the queries; and against itself: where the same content lies changes no bit.
 #include "kernels/alibi.h"
-#include "kernels/cpu/kv.h"
+#include "kernels/cpu/cache/kv.h"
 #include "kernels/kv_layout.h"
 #include "tests/support/kernels/random.h"
 

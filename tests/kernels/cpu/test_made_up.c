@@ -1,6 +1,6 @@
 // Weights that are made up for measuring are of sane sizes in every type: through fifty layers nothing overflows 16 bits.
 #include "kernels/cpu/loops/quant.h"
-#include "kernels/cpu/made_up.h"
+#include "kernels/cpu/weights/made_up.h"
 #include "tests/support/kernels/random.h"
 #include "tests/support/test.h"
 

@@ -1,4 +1,4 @@
-#include "kernels/cpu/made_up.h"
+#include "kernels/cpu/weights/made_up.h"
 
 #include "kernels/cpu/loops/quant.h"
 

@@ -1,10 +1,10 @@
-// cache_attention(): the operator of its own, over the store of kv.c and the tiles of attend.c. It knows indexes only:
+// cache_attention(): the operator of its own, over the store of kv.c and the tiles of attention.c. It knows indexes only:
 // index i of a sequence holds position i, whatever the slots held before.
 #include "kernels/cache_attention.h"
 #include "kernels/alibi.h"
 #include "kernels/cpu/arena.h"
+#include "kernels/cpu/cache/kv.h"
 #include "kernels/cpu/cpu.h"
-#include "kernels/cpu/kv.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-#include "kernels/cpu/kv.h"
+#include "kernels/cpu/cache/kv.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 // Weights that are made up, for measuring: as many bytes as a file would have, in memory of their own.
-#ifndef PALAVER_KERNELS_CPU_MADE_UP_H
-#define PALAVER_KERNELS_CPU_MADE_UP_H
+#ifndef PALAVER_KERNELS_CPU_WEIGHTS_MADE_UP_H
+#define PALAVER_KERNELS_CPU_WEIGHTS_MADE_UP_H
 
 #include "kernels/base/machine/threads.h"
 #include "kernels/ops.h"

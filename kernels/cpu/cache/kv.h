@@ -1,7 +1,7 @@
 // Rows of a KV cache (a row is one head of one slot's key or value): storing them in the cache's type and reading them
 // back, as KvLayer in kernels/step.h says.
-#ifndef PALAVER_KERNELS_CPU_KV_H
-#define PALAVER_KERNELS_CPU_KV_H
+#ifndef PALAVER_KERNELS_CPU_CACHE_KV_H
+#define PALAVER_KERNELS_CPU_CACHE_KV_H
 
 #include "kernels/cpu/loops/loops.h"
 #include "kernels/kv_layout.h"

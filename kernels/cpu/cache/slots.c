@@ -1,6 +1,6 @@
 // copy_slots() and shift_keys(): slots of all layers, a layer a part of the work.
+#include "kernels/cpu/cache/kv.h"
 #include "kernels/cpu/cpu.h"
-#include "kernels/cpu/kv.h"
 #include "kernels/cpu/loops/rope.h"
 
 #include <string.h>

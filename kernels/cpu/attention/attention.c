@@ -1,7 +1,7 @@
 // Attention: a part of the work is a tile of tokens and the query heads of one KV head, so that each key and
 // value is read once for all of them.
-#include "kernels/cpu/attention.h"
-#include "kernels/cpu/kv.h"
+#include "kernels/cpu/attention/attention.h"
+#include "kernels/cpu/cache/kv.h"
 #include "kernels/cpu/loops/rope.h"
 
 int attention_tile_tokens(const Loops *loops, int n_heads, int n_kv_heads) {
