@@ -1,7 +1,7 @@
 #include "app/program.h"
 
 #include "app/models/models.h"
-#include "app/signals.h"
+#include "app/process/signals.h"
 #include "engine/tuning/tuning.h"
 #include "kernels/base/text/quote.h"
 

@@ -4,9 +4,9 @@
 #ifndef PALAVER_APP_PROGRAM_H
 #define PALAVER_APP_PROGRAM_H
 
-#include "app/exit_status.h"
-#include "app/load.h"
+#include "app/loading/load.h"
 #include "app/options/options.h"
+#include "app/process/exit_status.h"
 #include "app/settings/settings.h"
 #include "app/terminal/screen.h"
 #include "kernels/base/path.h"

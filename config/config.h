@@ -21,7 +21,7 @@
 
 typedef struct ConfigLayers ConfigLayers; // every assignment so far, with its origin
 
-// The first member of the struct in which a program reads its settings (app/settings.h): the places of the keys are
+// The first member of the struct in which a program reads its settings (app/settings/settings.h): the places of the keys are
 // counted from here.
 typedef struct Config {
     const ConfigTable *table;

@@ -26,8 +26,10 @@ engine/talk
 app/markdown
 app/terminal
 app/terminal/editor
+app/process
 app/record
 app/settings
+app/ranks
 app/models
 app/options
 app

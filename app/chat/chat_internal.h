@@ -119,7 +119,7 @@ void chat_snapshot_tell(Chat *chat);
 
 // ---- chat_rescue.c
 
-// From here on what rescue_add() gets is kept if another thread ends the process (app/rescue.h), until rescue_settle():
+// From here on what rescue_add() gets is kept if another thread ends the process (app/ranks/rescue.h), until rescue_settle():
 // as the reply to `turn`, or (NULL) in place of the last one.
 void chat_rescue_begin(Chat *chat, const ChatTurn *turn);
 // What is kept where a reply has broken off.

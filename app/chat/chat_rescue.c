@@ -2,7 +2,7 @@
 // evicted for it, are the other thread's: its text counts.
 #include "app/chat/chat_internal.h"
 
-#include "app/rescue.h"
+#include "app/ranks/rescue.h"
 #include "app/record/journal.h"
 
 const char *chat_rescue_words(const Chat *chat, bool has_asked, bool has_answer) {

@@ -1,7 +1,7 @@
 // From the settings to the conversation, and into its transcript.
 #include "app/chat/chat_internal.h"
-#include "app/choose_template.h"
-#include "app/load.h"
+#include "app/loading/choose_template.h"
+#include "app/loading/load.h"
 #include "app/settings/settings_conversation.h"
 #include "app/settings/settings_look.h"
 

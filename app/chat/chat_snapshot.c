@@ -1,9 +1,9 @@
 // What is cached of a conversation that is left, for when somebody comes back to it.
 #include "app/chat/chat_internal.h"
+#include "app/process/signals.h"
 #include "app/record/journal_list.h"
-#include "app/signals.h"
-#include "kernels/base/text/format.h"
 #include "kernels/base/hash.h"
+#include "kernels/base/text/format.h"
 
 #include <inttypes.h>
 #include <string.h>

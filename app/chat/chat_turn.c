@@ -3,9 +3,9 @@
 #include "app/chat/chat_internal.h"
 #include "app/chat/report.h"
 #include "app/chat/way.h"
-#include "app/ranks.h"
-#include "app/rescue.h"
-#include "app/signals.h"
+#include "app/process/signals.h"
+#include "app/ranks/ranks.h"
+#include "app/ranks/rescue.h"
 #include "kernels/base/clock.h"
 
 #include <inttypes.h>

@@ -2,7 +2,7 @@
 
 #include "app/chat/chat_internal.h"
 #include "app/chat/way.h"
-#include "app/signals.h"
+#include "app/process/signals.h"
 
 #include <jansson.h>
 #include <stdlib.h>

@@ -3,13 +3,13 @@
 #include "app/chat/chat_internal.h"
 #include "app/chat/way.h"
 #include "app/chat/window.h"
-#include "app/model_name.h"
-#include "app/plan_shown.h"
+#include "app/loading/model_name.h"
+#include "app/loading/plan_shown.h"
 #include "app/terminal/text_shown.h"
 #include "app/tools/bench/bench.h"
 #include "engine/model/weights/conversion.h"
-#include "kernels/base/text/format.h"
 #include "kernels/base/path.h"
+#include "kernels/base/text/format.h"
 
 #include <inttypes.h>
 #include <stdio.h>

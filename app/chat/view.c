@@ -2,9 +2,9 @@
 
 #include "app/chat/chat_internal.h"
 #include "app/terminal/page.h"
-#include "app/token_shown.h"
-#include "kernels/base/text/utf8.h"
+#include "app/terminal/token_shown.h"
 #include "engine/cache/kv_cache.h"
+#include "kernels/base/text/utf8.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,11 +1,11 @@
 // Commands that look: stats, think, view, tokens, top, replay, copy, time.
 #include "app/commands/commands_internal.h"
-#include "app/terminal/page.h"
 #include "app/chat/replay.h"
 #include "app/chat/report.h"
 #include "app/chat/view.h"
+#include "app/terminal/page.h"
 #include "app/terminal/text_shown.h"
-#include "app/token_shown.h"
+#include "app/terminal/token_shown.h"
 #include "engine/talk/alternatives.h"
 #include "kernels/base/text/quote.h"
 

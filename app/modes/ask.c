@@ -1,7 +1,7 @@
 // One question: what -p says, and what is piped in.
 #include "app/commands/commands.h"
 #include "app/modes/modes.h"
-#include "app/signals.h"
+#include "app/process/signals.h"
 #include "app/terminal/text_shown.h"
 
 #include <errno.h>

@@ -5,16 +5,16 @@
 // Ctrl-C, SIGTERM, a reader that leaves or a full disk there are whole lines, and the lines without an answer are
 // named.
 #include "app/commands/argument.h"
-#include "app/choose_template.h"
+#include "app/loading/choose_template.h"
+#include "app/loading/load.h"
+#include "app/loading/model_name.h"
 #include "app/modes/jsonl_reader.h"
-#include "app/load.h"
-#include "app/model_name.h"
 #include "app/modes/modes.h"
+#include "app/process/signals.h"
 #include "app/settings/settings_conversation.h"
 #include "app/settings/settings_tell.h"
-#include "app/signals.h"
-#include "kernels/base/clock.h"
 #include "kernels/base/array.h"
+#include "kernels/base/clock.h"
 #include "kernels/base/path.h"
 #include "kernels/base/text/quote.h"
 

@@ -2,11 +2,11 @@
 #include "app/chat/report.h"
 #include "app/commands/commands.h"
 #include "app/modes/modes.h"
-#include "kernels/base/path.h"
-#include "app/signals.h"
+#include "app/process/signals.h"
 #include "app/terminal/editor/editor.h"
 #include "app/terminal/text_shown.h"
 #include "app/terminal/tty.h"
+#include "kernels/base/path.h"
 
 #include <stdlib.h>
 #include <string.h>

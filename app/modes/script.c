@@ -2,7 +2,7 @@
 #include "app/commands/commands.h"
 #include "app/modes/modes.h"
 #include "app/modes/script_reader.h"
-#include "app/signals.h"
+#include "app/process/signals.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 #include "app/tools/inspect.h"
 
-#include "app/load.h"
-#include "app/plan_shown.h"
+#include "app/loading/load.h"
+#include "app/loading/plan_shown.h"
 #include "app/terminal/text_shown.h"
 #include "engine/cache/kv_cache.h"
 #include "engine/files/tokenizer_source.h"

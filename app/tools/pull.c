@@ -2,7 +2,7 @@
 
 #include "app/models/facts.h"
 #include "app/models/hub.h"
-#include "app/signals.h"
+#include "app/process/signals.h"
 #include "kernels/base/text/format.h"
 
 #include <stdlib.h>

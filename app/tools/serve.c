@@ -1,6 +1,6 @@
 #include "app/tools/serve.h"
 
-#include "app/signals.h"
+#include "app/process/signals.h"
 #include "app/tools/shape.h"
 #include "engine/model/model.h"
 

@@ -1,6 +1,6 @@
 #include "app/tools/shape.h"
 
-#include "app/ranks.h"
+#include "app/ranks/ranks.h"
 
 #include "engine/model/weights/conversion.h"
 #include "engine/model/shape/model_shape.h"

@@ -1,9 +1,9 @@
 #include "app/tools/tokenize.h"
 
-#include "app/signals.h"
+#include "app/process/signals.h"
 #include "app/terminal/encoding.h"
 #include "app/terminal/text_shown.h"
-#include "app/token_shown.h"
+#include "app/terminal/token_shown.h"
 #include "engine/files/tokenizer_source.h"
 #include "kernels/base/file.h"
 

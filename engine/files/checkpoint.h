@@ -4,7 +4,7 @@
 // used: a damaged or hostile file gives one Error that names file and place. A file that another program
 // writes to while it is mapped is found by checkpoint_check_files(), before it is used. Where that comes too
 // late, since the lost part of a shortened file is touched, no work can go on: mapped.h tells a handler of the
-// fault which file it was, and palaver's (app/last_words.h) names it, restores the terminal and exits with 1.
+// fault which file it was, and palaver's (app/process/fatal.h) names it, restores the terminal and exits with 1.
 //
 // A Checkpoint is immutable once open, and may be read by several threads. Names, metadata and tensor data
 // belong to it and live until checkpoint_close().

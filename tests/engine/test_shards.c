@@ -1,6 +1,6 @@
 // Several cards as one (kernels/shards), with cards that are none (fake_cards.h): that what all of them compute together is
 // what one computes, within the rounding of sums of other parts.
-#include "app/plan_shown.h"
+#include "app/loading/plan_shown.h"
 #include "engine/batch.h"
 #include "engine/engine_internal.h"
 #include "engine/session/session_step.h"

@@ -2,16 +2,16 @@
 #include "app/tools/shape.h"
 #include "app/tools/tune.h"
 
-#include "app/plan_shown.h"
+#include "app/loading/plan_shown.h"
 #include "app/settings/settings_tell.h"
+#include "engine/model/model.h"
+#include "engine/model/weights/conversion.h"
+#include "engine/profile.h"
 #include "engine/session/session_step.h"
+#include "engine/talk/sampler.h"
 #include "kernels/base/clock.h"
 #include "kernels/base/file.h"
-#include "engine/model/weights/conversion.h"
-#include "engine/model/model.h"
 #include "kernels/ops.h"
-#include "engine/profile.h"
-#include "engine/talk/sampler.h"
 
 #include <stdlib.h>
 #include <string.h>

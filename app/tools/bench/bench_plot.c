@@ -1,7 +1,7 @@
 // `palaver bench --plot FILE`: speeds as a picture.
 #include "app/tools/bench/bench_internal.h"
 
-#include "app/model_name.h"
+#include "app/loading/model_name.h"
 #include "engine/files/checkpoint.h"
 #include "engine/model/model.h"
 #include "kernels/base/file.h"

@@ -3,9 +3,9 @@
 #include "tests/support/test.h"
 #include "tests/support/talk/transcripts.h"
 
-#include "app/json_memory.h"
 #include "app/modes/jsonl_line.h"
 #include "app/modes/modes.h"
+#include "app/process/json_memory.h"
 #include "app/record/export.h"
 #include "tests/support/talk/settings.h"
 

@@ -1,6 +1,6 @@
-#include "app/rescue.h"
+#include "app/ranks/rescue.h"
 
-#include "app/fatal.h"
+#include "app/process/fatal.h"
 #include "kernels/base/array.h"
 
 #include <pthread.h>

@@ -1,6 +1,6 @@
 // From a model's file to an engine, as the configuration says.
-#ifndef PALAVER_APP_LOAD_H
-#define PALAVER_APP_LOAD_H
+#ifndef PALAVER_APP_LOADING_LOAD_H
+#define PALAVER_APP_LOADING_LOAD_H
 
 #include "app/settings/settings.h"
 #include "app/terminal/screen.h"

@@ -3,7 +3,7 @@
 
 #include <stdio.h>
 
-#include "app/model_name.h"
+#include "app/loading/model_name.h"
 
 static void expect(const char *path, const char *own, const char *wanted) {
     char name[80];

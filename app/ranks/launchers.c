@@ -1,4 +1,4 @@
-#include "app/launchers.h"
+#include "app/ranks/launchers.h"
 
 #include "kernels/base/hash.h"
 

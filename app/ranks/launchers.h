@@ -6,8 +6,8 @@
 //                    PMI_SIZE, PMI_RANK, PMI_JOBID, and by --mpi=pmix PMIX_RANK and PMIX_NAMESPACE
 //
 // mpirun inside a Slurm job starts a daemon on each host by srun, whose numbers its processes inherit: they count hosts.
-#ifndef PALAVER_APP_LAUNCHERS_H
-#define PALAVER_APP_LAUNCHERS_H
+#ifndef PALAVER_APP_RANKS_LAUNCHERS_H
+#define PALAVER_APP_RANKS_LAUNCHERS_H
 
 #include "kernels/base/status.h"
 

@@ -1,4 +1,4 @@
-#include "app/fatal.h"
+#include "app/process/fatal.h"
 
 #include "app/terminal/tty.h"
 #include "engine/files/mapped.h"

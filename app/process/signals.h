@@ -6,8 +6,8 @@
 // keeps as a turn and chat/report.c tells of; where the prompt was still read, the turn is taken back. modes/repl.c
 // clears the flag before the next turn. At the prompt no signal comes: there Ctrl-C is a key
 // (terminal/editor/binding.c).
-#ifndef PALAVER_APP_SIGNALS_H
-#define PALAVER_APP_SIGNALS_H
+#ifndef PALAVER_APP_PROCESS_SIGNALS_H
+#define PALAVER_APP_PROCESS_SIGNALS_H
 
 #include <signal.h>
 #include <stdatomic.h>

@@ -1,6 +1,6 @@
 // Which chat template a chat goes by: the settings', or the model's own.
-#ifndef PALAVER_APP_CHOOSE_TEMPLATE_H
-#define PALAVER_APP_CHOOSE_TEMPLATE_H
+#ifndef PALAVER_APP_LOADING_CHOOSE_TEMPLATE_H
+#define PALAVER_APP_LOADING_CHOOSE_TEMPLATE_H
 
 #include "app/settings/settings.h"
 #include "app/terminal/screen.h"

@@ -1,6 +1,6 @@
 // Where a model's layers lie, and what they take there, in words: for /stats, inspect and the benchmark.
-#ifndef PALAVER_APP_PLAN_SHOWN_H
-#define PALAVER_APP_PLAN_SHOWN_H
+#ifndef PALAVER_APP_LOADING_PLAN_SHOWN_H
+#define PALAVER_APP_LOADING_PLAN_SHOWN_H
 
 #include "engine/engine.h"
 

@@ -1,7 +1,7 @@
-#include "app/ranks.h"
+#include "app/ranks/ranks.h"
 
-#include "app/launchers.h"
-#include "app/rescue.h"
+#include "app/ranks/launchers.h"
+#include "app/ranks/rescue.h"
 #include "kernels/base/file.h"
 #include "kernels/base/path.h"
 

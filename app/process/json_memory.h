@@ -1,6 +1,6 @@
 // What happens where there is no memory for JSON.
-#ifndef PALAVER_APP_JSON_MEMORY_H
-#define PALAVER_APP_JSON_MEMORY_H
+#ifndef PALAVER_APP_PROCESS_JSON_MEMORY_H
+#define PALAVER_APP_PROCESS_JSON_MEMORY_H
 
 #include <stddef.h>
 

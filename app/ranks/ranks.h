@@ -1,6 +1,6 @@
 // Which of several processes this is: as --world, --rank and --join say, or what mpirun or srun has put into the environment.
-#ifndef PALAVER_APP_RANKS_H
-#define PALAVER_APP_RANKS_H
+#ifndef PALAVER_APP_RANKS_RANKS_H
+#define PALAVER_APP_RANKS_RANKS_H
 
 #include "app/settings/settings.h"
 #include "app/terminal/screen.h"

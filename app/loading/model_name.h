@@ -1,6 +1,6 @@
 // What a person calls a model.
-#ifndef PALAVER_APP_MODEL_NAME_H
-#define PALAVER_APP_MODEL_NAME_H
+#ifndef PALAVER_APP_LOADING_MODEL_NAME_H
+#define PALAVER_APP_LOADING_MODEL_NAME_H
 
 #include <stddef.h>
 

@@ -1,4 +1,4 @@
-#include "app/token_shown.h"
+#include "app/terminal/token_shown.h"
 
 #include "app/terminal/text_shown.h"
 

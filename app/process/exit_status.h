@@ -1,6 +1,6 @@
 // What palaver's exit status says.
-#ifndef PALAVER_APP_EXIT_STATUS_H
-#define PALAVER_APP_EXIT_STATUS_H
+#ifndef PALAVER_APP_PROCESS_EXIT_STATUS_H
+#define PALAVER_APP_PROCESS_EXIT_STATUS_H
 
 #include "kernels/base/status.h"
 

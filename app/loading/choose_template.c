@@ -1,6 +1,6 @@
 // The template for a model: what --template or the settings name, else the model's own, which
 // tokenizer/chat/chat_recognise.c matches with those of config/chat, or has executed.
-#include "app/choose_template.h"
+#include "app/loading/choose_template.h"
 
 #include "kernels/base/file.h"
 

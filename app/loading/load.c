@@ -1,8 +1,8 @@
-#include "app/load.h"
+#include "app/loading/load.h"
 
 #include "kernels/base/path.h"
-#include "app/ranks.h"
-#include "app/signals.h"
+#include "app/process/signals.h"
+#include "app/ranks/ranks.h"
 
 #include <inttypes.h>
 #include <math.h>

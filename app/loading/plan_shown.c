@@ -1,4 +1,4 @@
-#include "app/plan_shown.h"
+#include "app/loading/plan_shown.h"
 
 #include "kernels/base/text/format.h"
 

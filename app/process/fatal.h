@@ -1,6 +1,6 @@
 // What palaver says where it cannot go on, and nobody could be told otherwise.
-#ifndef PALAVER_APP_FATAL_H
-#define PALAVER_APP_FATAL_H
+#ifndef PALAVER_APP_PROCESS_FATAL_H
+#define PALAVER_APP_PROCESS_FATAL_H
 
 // Gives the terminal back, says `words` (whole lines) on stderr without allocating, and ends the process with status 1
 // and without exit handlers, which may want memory. Also from a signal handler.

@@ -1,6 +1,6 @@
 // A token as text.
-#ifndef PALAVER_APP_TOKEN_SHOWN_H
-#define PALAVER_APP_TOKEN_SHOWN_H
+#ifndef PALAVER_APP_TERMINAL_TOKEN_SHOWN_H
+#define PALAVER_APP_TERMINAL_TOKEN_SHOWN_H
 
 #include "tokenizer/tokenizer.h"
 

@@ -1,6 +1,6 @@
-#include "app/json_memory.h"
+#include "app/process/json_memory.h"
 
-#include "app/fatal.h"
+#include "app/process/fatal.h"
 
 #include <jansson.h>
 #include <stdatomic.h>

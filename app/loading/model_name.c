@@ -1,4 +1,4 @@
-#include "app/model_name.h"
+#include "app/loading/model_name.h"
 
 #include <ctype.h>
 #include <stdbool.h>

@@ -1,6 +1,6 @@
-#include "app/exit_status.h"
+#include "app/process/exit_status.h"
 
-#include "app/signals.h"
+#include "app/process/signals.h"
 
 int exit_status_of_turn(Status status) {
     switch (status) {

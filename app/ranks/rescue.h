@@ -4,8 +4,8 @@
 //     rescue_begin → rescue_add … → rescue_settle → rescue_done
 //
 // Between the last two the chat's thread keeps the reply itself, and the process is not ended.
-#ifndef PALAVER_APP_RESCUE_H
-#define PALAVER_APP_RESCUE_H
+#ifndef PALAVER_APP_RANKS_RESCUE_H
+#define PALAVER_APP_RANKS_RESCUE_H
 
 #include <stdbool.h>
 #include <stddef.h>

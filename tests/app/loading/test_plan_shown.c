@@ -1,5 +1,5 @@
 // Where layers lie, in words.
-#include "app/plan_shown.h"
+#include "app/loading/plan_shown.h"
 #include "engine/model/model.h"
 #include "tests/support/kernels/random.h"
 #include "tests/support/model/golden_model.h"

@@ -1,5 +1,5 @@
 // What launchers put into the environment, as their documentation has it, and what comes of sets that are not whole.
-#include "app/launchers.h"
+#include "app/ranks/launchers.h"
 #include "tests/support/kernels/random.h"
 #include "tests/support/program.h"
 #include "tests/support/test.h"
