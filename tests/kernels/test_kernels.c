@@ -100,7 +100,14 @@ static TestActivations quantized(const Loops *loops, int64_t n, int64_t cols, ui
         QuantRow row = {t.q + i * cols, t.scale + i * groups, t.sum + i * groups, t.sums + i * groups * 2};
         loops->quantize(t.x + i * cols, cols, &row);
     }
-    t.a = (Activations){n, cols, t.x, true, t.q, t.scale, t.sum, t.sums, NULL, NULL, NULL, NULL, NULL};
+    t.a = (Activations){.n = n,
+                        .cols = cols,
+                        .x = t.x,
+                        .quantized = true,
+                        .q = t.q,
+                        .scale = t.scale,
+                        .sum = t.sum,
+                        .sums = t.sums};
     return t;
 }
 
@@ -159,7 +166,8 @@ static void check_product(const Loops *loops, DType type, int64_t rows, int64_t 
         for (int64_t i = 0; i < n * stride; i++) y[i] = GUARD;
         for (int64_t t = 0; add && t < n; t++)
             for (int64_t r = first; r < end; r++) y[t * stride + r] = 1;
-        Gemm product = {&w.matrix, &x.a, first, end, y, stride, add, NULL};
+        Gemm product = {
+            .w = &w.matrix, .x = &x.a, .first = first, .end = end, .y = y, .y_stride = stride, .add = add};
         loops->gemm(&product, scratch);
         for (int64_t i = 0; i < n * stride; i++) {
             int64_t t = i / stride, r = i % stride;
@@ -267,7 +275,7 @@ static void float_products_do_not_depend_on_tokens(void **state) {
         TestActivations x = quantized(loops, 8, 75, 6);
         void *scratch = aligned_alloc(64, (size_t)(loops->gemm_scratch(75) + 63) / 64 * 64);
         float all[8 * 6], one[6];
-        Gemm product = {&w.matrix, &x.a, 0, 6, all, 6, false, NULL};
+        Gemm product = {.w = &w.matrix, .x = &x.a, .end = 6, .y = all, .y_stride = 6};
         loops->gemm(&product, scratch);
         for (int t = 0; t < 8; t++) {
             Activations single = x.a;

@@ -87,8 +87,13 @@ static Status take_each(const ExpertReader *r, int kind, const char *pattern, Er
                              dtype_name(all->type));
         r->rows[kind][e] = one.data;
         const float scale = e > 0 && all->input_scale > one.input_scale ? all->input_scale : one.input_scale;
-        *all =
-            (Matrix){one.type, n * one.rows, one.cols, r->rows[kind][0], r->rows[kind], n, scale, NULL, NULL};
+        *all = (Matrix){.type = one.type,
+                        .rows = n * one.rows,
+                        .cols = one.cols,
+                        .data = r->rows[kind][0],
+                        .pieces = r->rows[kind],
+                        .n_pieces = n,
+                        .input_scale = scale};
     }
     return STATUS_OK;
 }
@@ -110,8 +115,12 @@ static Status take_stacked(const ExpertReader *r, const CheckpointTensor *tensor
         for (int k = 0; k < n_kinds; k++)
             r->rows[kinds[k]][e] = (const char *)all.data + (e * n_kinds + k) * bytes;
     for (int k = 0; k < n_kinds; k++)
-        *place_of(r, kinds[k]) = (Matrix){
-            all.type, n * rows, cols, r->rows[kinds[k]][0], r->rows[kinds[k]], (int)n, 0, NULL, NULL};
+        *place_of(r, kinds[k]) = (Matrix){.type = all.type,
+                                          .rows = n * rows,
+                                          .cols = cols,
+                                          .data = r->rows[kinds[k]][0],
+                                          .pieces = r->rows[kinds[k]],
+                                          .n_pieces = (int)n};
     return STATUS_OK;
 }
 

@@ -26,9 +26,13 @@ Status model_read_unit_norm(Model *model, const ParamSource *source, Error *erro
     return STATUS_OK;
 }
 
+static Matrix vector_of(const float *data, int64_t n) {
+    return (Matrix){.type = DTYPE_F32, .rows = 1, .cols = n, .data = data};
+}
+
 // Turning keeps lengths: the norm may as well come before it. Layers that do not turn have none.
 static void set_unit_norms(Model *model, int layer) {
-    const Matrix ones = {DTYPE_F32, 1, model->shape.head_dim, model->unit_norm, NULL, 0, 0, NULL, NULL};
+    const Matrix ones = vector_of(model->unit_norm, model->shape.head_dim);
     if (model->layer_ropes && model->layer_ropes[layer] < 0) return;
     model->layers[layer].q_norm = model->layers[layer].k_norm = ones;
 }
@@ -82,8 +86,8 @@ static Status gather(Model *model, const ParamSource *source, int layer, Error *
     Status status = take_each(model, source, layer, a->modules[MODULE_Q_NORM], s->n_heads, memory, error);
     if (!status)
         status = take_each(model, source, layer, a->modules[MODULE_K_NORM], s->n_kv_heads, memory + q, error);
-    model->layers[layer].q_norm = (Matrix){DTYPE_F32, 1, q, memory, NULL, 0, 0, NULL, NULL};
-    model->layers[layer].k_norm = (Matrix){DTYPE_F32, 1, k, memory + q, NULL, 0, 0, NULL, NULL};
+    model->layers[layer].q_norm = vector_of(memory, q);
+    model->layers[layer].k_norm = vector_of(memory + q, k);
     return status;
 }
 
@@ -92,8 +96,7 @@ Status model_take_head_norms(Model *model, const ParamSource *source, int layer,
     const char *const *names = source->config ? source->architecture->modules : GGUF_MODULES;
     LayerWeights *to = &model->layers[layer];
     if (model->unit_norm && source->architecture->value_norm)
-        to->v_norm =
-            (Matrix){DTYPE_F32, 1, layer_heads(s, layer).head_dim, model->unit_norm, NULL, 0, 0, NULL, NULL};
+        to->v_norm = vector_of(model->unit_norm, layer_heads(s, layer).head_dim);
     else if (model->unit_norm)
         set_unit_norms(model, layer);
     if (!s->head_layer_norms) return STATUS_OK;

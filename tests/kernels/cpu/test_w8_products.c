@@ -101,7 +101,8 @@ static void products(const char *name, const Loops *loops, Run run) {
                 assert_true(loops->gemm_scratch(w.cols) <= MANY);
                 for (int add = 0; add < 2; add++) {
                     for (int64_t i = 0; i < x.n * stride; i++) before[i] = y[i] = (float)(i % 7);
-                    Gemm p = {&w, &x, first, end, y, stride, add, NULL};
+                    Gemm p = {
+                        .w = &w, .x = &x, .first = first, .end = end, .y = y, .y_stride = stride, .add = add};
                     run(&p, scratch);
                     check(name, &p, before);
                 }
