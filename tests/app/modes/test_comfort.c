@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #define SHORT BABBLER "|--seed=1|--max-tokens=6|--threads=1"
 #define LOOPING                                                                                              \
@@ -178,13 +177,7 @@ static void test_a_tall_paste_stays(void **state) {
 }
 
 static void test_the_edited_question_is_shown(void **state) {
-    char path[200], editor[300];
-    snprintf(path, sizeof path, "%s/editor", (char *)*state);
-    FILE *file = fopen(path, "w");
-    fputs("#!/bin/sh\nsed -i '1s/^/Edited: /' \"$1\"\n", file);
-    fclose(file);
-    chmod(path, 0700);
-    snprintf(editor, sizeof editor, "EDITOR=%s", path);
+    char *editor = prompt_make_editor(*state, "EDITOR", "sed -i '1s/^/Edited: /' \"$1\"");
     const char *environment[] = {editor, "VISUAL", "NO_COLOR=1", NULL};
     Pty *pty = prompt_start(SHORT, &(const PtyOptions){.env = environment, .rows = 40, .cols = 100});
     pty_expect(pty, "> ");
@@ -194,6 +187,7 @@ static void test_the_edited_question_is_shown(void **state) {
     pty_expect(pty, "/continue goes on");
     pty_expect(pty, "> ");
     prompt_leave(pty);
+    free(editor);
 }
 
 static void test_nothing_to_go_on_with(void **state) {

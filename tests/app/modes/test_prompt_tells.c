@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #define TALK BABBLER "|--seed=1|--max-tokens=4|--threads=1|--stats"
 
@@ -28,14 +27,8 @@ static void test_hints_are_notices(void **state) {
 
 // As it stands behind the prompt.
 static void test_an_edited_question_looks_like_any_other(void **state) {
-    char path[200], variable[300];
-    snprintf(path, sizeof path, "%s/editor", (char *)*state);
-    FILE *file = fopen(path, "w");
-    fputs("#!/bin/sh\necho edited words > \"$1\"\n", file);
-    fclose(file);
-    chmod(path, 0700);
-    snprintf(variable, sizeof variable, "VISUAL=%s", path);
-    const char *environment[] = {variable, NULL};
+    char *editor = prompt_make_editor(*state, "VISUAL", "echo edited words > \"$1\"");
+    const char *environment[] = {editor, NULL};
     Pty *pty = prompt_start(TALK, &(const PtyOptions){.env = environment, .rows = 40, .cols = 100});
     pty_expect(pty, "> ");
     prompt_ask(pty, "Hello there.", "[turn 1: ");
@@ -48,6 +41,7 @@ static void test_an_edited_question_looks_like_any_other(void **state) {
     pty_expect(pty, "> \033[0medited words\r\n");
     pty_expect(pty, "> ");
     prompt_leave(pty);
+    free(editor);
 }
 
 static void test_an_empty_name_is_none(void **state) {

@@ -217,20 +217,8 @@ static void test_hang_up_saves_first(void **state) {
     pty_end(pty);
 }
 
-// An $EDITOR that puts a line before what it gets.
-static void make_editor(const char *home, char *variable, size_t size) {
-    char path[200];
-    snprintf(path, sizeof path, "%s/editor", home);
-    FILE *file = fopen(path, "w");
-    fputs("#!/bin/sh\nsed -i '1s/^/Edited: /' \"$1\"\n", file);
-    fclose(file);
-    chmod(path, 0700);
-    snprintf(variable, size, "EDITOR=%s", path);
-}
-
 static void test_edit_goes_on_from_there(void **state) {
-    char editor[300];
-    make_editor(*state, editor, sizeof editor);
+    char *editor = prompt_make_editor(*state, "EDITOR", "sed -i '1s/^/Edited: /' \"$1\"");
     const char *environment[] = {editor, "VISUAL", "NO_COLOR=1", NULL};
     Pty *pty = prompt_start(SHORT, &(const PtyOptions){.env = environment, .rows = 40, .cols = 100});
     pty_expect(pty, "> ");
@@ -242,6 +230,7 @@ static void test_edit_goes_on_from_there(void **state) {
     prompt_say(pty, "/view", "[assistant] Edited: ");
     prompt_say(pty, "/edit 7", "1 to 1");
     prompt_leave(pty);
+    free(editor);
 }
 
 static void test_several_lines_are_one_turn(void **state) {

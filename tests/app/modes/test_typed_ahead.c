@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #define LONG BABBLER "|--seed=1|--max-tokens=300|--ignore-eos|--threads=1|--stats"
 #define ENDLESS BABBLER "|--seed=1|--ignore-eos|--threads=1|--stats|--context=1024"
@@ -130,16 +129,11 @@ static void test_a_refused_turn_and_what_follows(void **state) {
 
 // What comes behind /edit is not the editor's.
 static void test_an_editor_gets_none_of_it(void **state) {
-    char path[200], variable[300];
-    snprintf(path, sizeof path, "%s/editor", (char *)*state);
-    FILE *file = fopen(path, "w");
-    fputs("#!/bin/sh\necho in the editor >&2\nread -t 1 line && echo \"stolen: $line\" >&2\necho edited > "
-          "\"$1\"\n",
-          file);
-    fclose(file);
-    chmod(path, 0700);
-    snprintf(variable, sizeof variable, "VISUAL=%s", path);
-    const char *environment[] = {variable, "NO_COLOR=1", NULL};
+    char *editor = prompt_make_editor(*state, "VISUAL",
+                                      "echo in the editor >&2\n"
+                                      "read -t 1 line && echo \"stolen: $line\" >&2\n"
+                                      "echo edited > \"$1\"");
+    const char *environment[] = {editor, "NO_COLOR=1", NULL};
     Pty *pty = prompt_start(LONG, &(const PtyOptions){.env = environment, .rows = 40, .cols = 100});
     pty_expect(pty, "> ");
     pty_send(pty, "Hello there.\r");
@@ -151,6 +145,7 @@ static void test_an_editor_gets_none_of_it(void **state) {
     prompt_say(pty, "/view", "[user] next");
     assert_null(strstr(pty_transcript(pty), "stolen"));
     prompt_leave(pty);
+    free(editor);
 }
 
 static void test_plain_terminals(void **state) {

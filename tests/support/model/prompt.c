@@ -2,7 +2,10 @@
 
 #include "tests/support/test.h"
 
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
 
 Pty *prompt_start(const char *arguments, const PtyOptions *options) {
     static const char *const no_color[] = {"NO_COLOR=1", NULL};
@@ -19,6 +22,18 @@ Pty *prompt_open(const char *arguments) {
     Pty *pty = prompt_start(arguments, NULL);
     pty_expect(pty, "> ");
     return pty;
+}
+
+char *prompt_make_editor(const char *home, const char *name, const char *script) {
+    const size_t size = strlen(name) + strlen(home) + sizeof "=/editor";
+    char *variable = malloc(size), *path = variable + strlen(name) + 1;
+    snprintf(variable, size, "%s=%s/editor", name, home);
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fprintf(file, "#!/bin/sh\n%s\n", script);
+    fclose(file);
+    assert_int_equal(chmod(path, 0700), 0);
+    return variable;
 }
 
 // A line that was refused before stands there again: Ctrl-U takes it away.

@@ -11,6 +11,10 @@ Pty *prompt_start(const char *arguments, const PtyOptions *options);
 // The same with NULL, up to the first prompt.
 Pty *prompt_open(const char *arguments);
 
+// An editor in the folder `home`, a script of the shell whose "$1" is the file. Returns NAME=path for an environment
+// (name: EDITOR or VISUAL); to free.
+char *prompt_make_editor(const char *home, const char *name, const char *script);
+
 // Types a line and waits for a part of what comes of it, and for the prompt after that.
 void prompt_say(Pty *pty, const char *line, const char *answer);
 // Waits for the line of figures after a reply, which begins with `turn`, to its end (it has an arrow that looks like a
