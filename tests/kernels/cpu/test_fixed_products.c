@@ -1,6 +1,7 @@
 // Products of 16-bit floats in integers (loops/fixed.h), of every set of loops but the plain ones: what the header
 // promises, bit by bit, at the edges of groups, panels and tokens; and how far that is from the exact products.
 #include "kernels/cpu/x86/simd_avx2.h"
+#include "tests/support/kernels/products.h"
 #include "tests/support/kernels/random.h"
 #include "tests/support/test.h"
 
@@ -10,11 +11,6 @@
 
 static const DType TYPES[] = {DTYPE_F16, DTYPE_BF16};
 static const int64_t COLS[] = {1, 7, 31, 32, 33, 64, 100, 160, 576}, ROWS[] = {1, 3, 15, 16, 17, 33, 50};
-static const int32_t BACKWARDS[] = {13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0};
-
-enum { MANY = sizeof BACKWARDS / sizeof *BACKWARDS, FIRST = 1 }; // FIRST: a row before it is not asked for
-
-typedef void (*Multiply)(const Gemm *gemm, void *scratch);
 
 #ifdef __x86_64__
 static void by_pairs(const Gemm *p, void *scratch) {
@@ -30,21 +26,6 @@ static void wide(const Gemm *p, void *scratch) {
     avx512_gemm_fixed(p, 0, p->x->n, scratch);
 }
 #endif
-
-// All that this machine has; returns how many.
-static int all_of_them(Multiply all[6]) {
-    int n = 0;
-    if (!loops_fast()) return 0;
-    all[n++] = loops_fast()->gemm;
-    if (loops_neon(false)) all[n++] = loops_neon(false)->gemm;
-#ifdef __x86_64__
-    all[n++] = by_pairs;
-    if (avx2_has_w8(W8_VNNI)) all[n++] = by_vnni;
-    if (avx2_has_w8(W8_VNNI_512)) all[n++] = by_vnni_512;
-    if (avx512_has_blocks()) all[n++] = wide;
-#endif
-    return n;
-}
 
 // Rows of activations in both forms.
 typedef struct TestRows {
@@ -92,56 +73,33 @@ static float promised(const float *w, const Activations *x, int64_t token, const
     return before ? *before + y : y;
 }
 
-static void check(const Matrix *w, const Activations *x, int variant, void *scratch) {
-    const int64_t stride = w->rows + 1, n = (x->n > MANY ? x->n : MANY) * stride,
-                  first = w->rows > FIRST ? FIRST : 0;
-    float *expected = malloc((size_t)n * sizeof *expected), *y = malloc((size_t)n * sizeof *y);
-    const float before = GUARD;
-    Gemm p = {.w = w,
-              .x = x,
-              .first = first,
-              .end = w->rows,
-              .y = expected,
-              .y_stride = stride,
-              .add = variant & 1};
-    if (variant & 2) p.to = BACKWARDS;
-    for (int64_t i = 0; i < n; i++) expected[i] = before;
-    for (int64_t r = p.first; r < p.end; r++) {
-        float *weights = matrix_row(w, r);
-        for (int64_t t = 0; t < x->n; t++)
-            gemm_row(&p, t)[r] = promised(weights, x, t, p.add ? &before : NULL);
-        free(weights);
-    }
-    Multiply all[6];
-    const int n_all = all_of_them(all);
-    p.y = y;
-    for (int i = 0; i < n_all; i++) {
-        for (int64_t j = 0; j < n; j++) y[j] = before;
-        all[i](&p, scratch);
-        for (int64_t j = 0; j < n; j++)
-            if (memcmp(&y[j], &expected[j], sizeof *y) != 0)
-                fail_msg("%s, %lld columns, %lld tokens, set %d: y[%lld] is %a, promised %a",
-                         dtype_name(w->type), (long long)w->cols, (long long)x->n, i, (long long)j,
-                         (double)y[j], (double)expected[j]);
-    }
-    free(expected), free(y);
+// All that this machine has.
+static ProductSets sets_here(void) {
+    ProductSets sets = {.promised = promised};
+    if (!loops_fast()) return sets;
+    sets.all[sets.n++] = loops_fast()->gemm;
+    if (loops_neon(false)) sets.all[sets.n++] = loops_neon(false)->gemm;
+#ifdef __x86_64__
+    sets.all[sets.n++] = by_pairs;
+    if (avx2_has_w8(W8_VNNI)) sets.all[sets.n++] = by_vnni;
+    if (avx2_has_w8(W8_VNNI_512)) sets.all[sets.n++] = by_vnni_512;
+    if (avx512_has_blocks()) sets.all[sets.n++] = wide;
+#endif
+    return sets;
 }
 
 // Of a matrix with and without its panels.
 static void check_both(TestMatrix *w, const Activations *x, int variants, void *scratch) {
+    const ProductSets sets = sets_here();
     void *panels = panels_of(&w->matrix);
     for (int variant = 0; variant < variants; variant++) {
         w->matrix.fixed = variant & 1 ? panels : NULL;
-        check(&w->matrix, x, variant, scratch);
+        products_check(&sets, &w->matrix, x, variant, scratch);
         w->matrix.fixed = variant & 1 ? NULL : panels;
-        check(&w->matrix, x, variant, scratch);
+        products_check(&sets, &w->matrix, x, variant, scratch);
     }
     w->matrix.fixed = NULL;
     free(panels);
-}
-
-static void *scratch_for(int64_t cols) {
-    return aligned_alloc(64, (size_t)(loops_fast()->gemm_scratch(cols) + 63) / 64 * 64);
 }
 
 static void products(void **state) {
@@ -151,8 +109,8 @@ static void products(void **state) {
         for (size_t c = 0; c < sizeof COLS / sizeof *COLS; c++)
             for (size_t r = 0; r < sizeof ROWS / sizeof *ROWS; r++) {
                 TestMatrix w = random_matrix(TYPES[k], ROWS[r], COLS[c], 3 + k + 10 * c + 100 * r);
-                void *scratch = scratch_for(COLS[c]);
-                for (int n = 1; n <= MANY; n++) {
+                void *scratch = products_scratch(COLS[c]);
+                for (int n = 1; n <= PRODUCTS_TOKENS; n++) {
                     TestRows x = rows_of(random_floats(7 + (uint64_t)n, n * COLS[c]), n, COLS[c]);
                     check_both(&w, &x.a, 4, scratch);
                     free_rows(&x);
@@ -168,7 +126,7 @@ static void many_tokens(void **state) {
     if (!loops_fast()) skip();
     TestMatrix w = random_matrix(DTYPE_F16, HEIGHT, WIDTH, 5);
     TestRows x = rows_of(random_floats(9, (int64_t)TOKENS * WIDTH), TOKENS, WIDTH);
-    void *scratch = scratch_for(WIDTH);
+    void *scratch = products_scratch(WIDTH);
     check_both(&w, &x.a, 1, scratch);
     free_rows(&x), free(scratch), free(w.memory);
 }
@@ -184,7 +142,7 @@ static void the_largest_sums(void **state) {
     for (int i = 0; i < TOKENS * WIDTH; i++) x[i] = i / WIDTH % 2 ? -3e4f : 3e4f;
     TestMatrix w = {.matrix = {.type = DTYPE_F16, .rows = HEIGHT, .cols = WIDTH, .data = weights}};
     TestRows rows = rows_of(x, TOKENS, WIDTH);
-    void *scratch = scratch_for(WIDTH);
+    void *scratch = products_scratch(WIDTH);
     check_both(&w, &rows.a, 2, scratch);
     free_rows(&rows), free(scratch);
 }
@@ -202,7 +160,7 @@ static void near_the_exact_products(void **state) {
         for (int t = 0; t < TOKENS; t++) x.x[t * WIDTH + 40 * t] *= 1000; // one that stands out
         for (int t = 0; t < TOKENS; t++)
             fixed_quantize(x.x + t * WIDTH, WIDTH, x.q + t * WIDTH, x.scale + t * fixed_groups(WIDTH));
-        void *scratch = scratch_for(WIDTH);
+        void *scratch = products_scratch(WIDTH);
         loops_fast()->gemm(&(Gemm){.w = &w.matrix, .x = &x.a, .end = HEIGHT, .y = y, .y_stride = HEIGHT},
                            scratch);
         for (int r = 0; r < HEIGHT; r++) {
@@ -312,8 +270,7 @@ static void large_weights_are_exact(void **state) {
 static void not_a_number(void **state) {
     (void)state;
     enum { WIDTH = 40, TOKENS = 7, HEIGHT = 18 };
-    Multiply all[6];
-    const int n_all = all_of_them(all);
+    const ProductSets sets = sets_here();
     float *x = random_floats(1, TOKENS * WIDTH), y[TOKENS * HEIGHT];
     uint16_t weights[HEIGHT * WIDTH];
     for (int i = 0; i < HEIGHT * WIDTH; i++) weights[i] = (uint16_t)(0x3c00 + i);
@@ -324,8 +281,8 @@ static void not_a_number(void **state) {
     TestRows rows = rows_of(x, TOKENS, WIDTH);
     void *scratch = aligned_alloc(64, 1 << 14);
     const Gemm p = {.w = &w, .x = &rows.a, .end = HEIGHT, .y = y, .y_stride = HEIGHT};
-    for (int k = 0; k < n_all; k++) {
-        all[k](&p, scratch);
+    for (int k = 0; k < sets.n; k++) {
+        sets.all[k](&p, scratch);
         for (int i = 0; i < TOKENS * HEIGHT; i++) {
             const int token = i / HEIGHT, row = i % HEIGHT;
             assert_int_equal(isnan(y[i]) != 0, token == 2 || token == 4 || row == 3 || row == 17);
