@@ -283,40 +283,67 @@ int64_t avx2_gemm_scratch(int64_t cols) {
     return most;
 }
 
+// ---- which loop, by the type of W ---------------------------------------------------------------------
+
 static bool in_floats(DType type) {
     return type == DTYPE_F32 || type == DTYPE_F16 || type == DTYPE_BF16 || type == DTYPE_E4M3 ||
            type == DTYPE_NF4;
 }
 
+// All rows that are asked for, of the activations [token, end).
+typedef void PartOfGemm(Extras extras, const Gemm *p, int64_t token, int64_t end, void *scratch);
+
+// As many activations at a time as stay in a core's cache, of which a number takes `bytes`.
+static void in_blocks(PartOfGemm *part, int bytes, Extras extras, const Gemm *p, void *scratch) {
+    const int64_t n = p->x->n, fit = BLOCK_BYTES / (p->x->cols * bytes) / WHOLE * WHOLE,
+                  block = fit < 2 * WHOLE ? 2 * WHOLE : fit;
+    for (int64_t t = 0; t < n; t += block) part(extras, p, t, t + block < n ? t + block : n, scratch);
+}
+
+static void part_of_fixed(Extras extras, const Gemm *p, int64_t token, int64_t end, void *scratch) {
+    avx2_gemm_fixed(extras.dot, p, token, end, scratch);
+}
+
+static void part_of_floats(Extras extras, const Gemm *p, int64_t token, int64_t end, void *scratch) {
+    (void)extras;
+    avx2_gemm_float(p, token, end, scratch);
+}
+
+static void part_of_w8(Extras extras, const Gemm *p, int64_t token, int64_t end, void *scratch) {
+    avx2_gemm_w8(extras.dot, p, token, end, scratch);
+}
+
+static void part_of_quantized(Extras extras, const Gemm *p, int64_t token, int64_t end, void *scratch) {
+    if (extras.wide && extras.dot == W8_VNNI_512 && end - token > 1)
+        avx512_gemm_blocks(p, token, end, scratch);
+    else
+        gemm_quantized(extras.dot, p, token, end, scratch);
+}
+
+// Those of AVX-512 have blocks of their own.
+static void gemm_fixed(Extras extras, const Gemm *p, void *scratch) {
+    if (extras.wide && extras.dot == W8_VNNI_512)
+        avx512_gemm_fixed(p, 0, p->x->n, scratch);
+    else
+        in_blocks(part_of_fixed, sizeof(int16_t), extras, p, scratch);
+}
+
+static void gemm_floats(Extras extras, const Gemm *p, void *scratch) {
+    if (extras.wide && p->x->n >= WIDE_FROM)
+        avx512_gemm_float(p, 0, p->x->n, scratch);
+    else
+        in_blocks(part_of_floats, sizeof(float), extras, p, scratch);
+}
+
 void avx2_gemm(Extras extras, const Gemm *p, void *scratch) {
-    const bool fixed = gemm_is_fixed(p);
-    int64_t n = p->x->n,
-            row = p->x->cols * (fixed                   ? 2
-                                : in_floats(p->w->type) ? 4
-                                                        : 1),
-            block = BLOCK_BYTES / row / WHOLE * WHOLE;
-    if (fixed && extras.wide && extras.dot == W8_VNNI_512) {
-        avx512_gemm_fixed(p, 0, n, scratch); // which has blocks of its own
-        return;
-    }
-    if (!fixed && extras.wide && n >= WIDE_FROM && in_floats(p->w->type)) {
-        avx512_gemm_float(p, 0, n, scratch); // which has blocks of its own
-        return;
-    }
-    if (block < 2 * WHOLE) block = 2 * WHOLE;
-    for (int64_t t = 0; t < n; t += block) {
-        int64_t end = t + block < n ? t + block : n;
-        if (p->w->type == DTYPE_W8)
-            avx2_gemm_w8(extras.dot, p, t, end, scratch);
-        else if (fixed)
-            avx2_gemm_fixed(extras.dot, p, t, end, scratch);
-        else if (in_floats(p->w->type))
-            avx2_gemm_float(p, t, end, scratch);
-        else if (extras.wide && extras.dot == W8_VNNI_512 && end - t > 1)
-            avx512_gemm_blocks(p, t, end, scratch);
-        else
-            gemm_quantized(extras.dot, p, t, end, scratch);
-    }
+    if (gemm_is_fixed(p))
+        gemm_fixed(extras, p, scratch);
+    else if (in_floats(p->w->type))
+        gemm_floats(extras, p, scratch);
+    else if (p->w->type == DTYPE_W8)
+        in_blocks(part_of_w8, sizeof(int8_t), extras, p, scratch);
+    else
+        in_blocks(part_of_quantized, sizeof(int8_t), extras, p, scratch);
 }
 
 #endif
