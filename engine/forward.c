@@ -66,7 +66,7 @@ static Status decode(Forward *f, const Step *step, const int32_t *drawn, const P
     return ops->decode(f->backend, &all, error);
 }
 
-static Pass pass_of(const Forward *f, const Step *step, const KvCache *cache, const atomic_int *interrupt) {
+Pass forward_pass_of(const Forward *f, const Step *step, const KvCache *cache, const atomic_int *interrupt) {
     return (Pass){
         .backend = f->backend,
         .shape = &f->model->shape,
@@ -85,7 +85,7 @@ static Pass pass_of(const Forward *f, const Step *step, const KvCache *cache, co
 Status forward_step(Forward *f, const Step *step, const KvCache *cache, const atomic_int *interrupt,
                     Error *error) {
     Backend *b = f->backend;
-    Pass pass = pass_of(f, step, cache, interrupt);
+    Pass pass = forward_pass_of(f, step, cache, interrupt);
     f->current = f->logits;
     Status s = decode(f, step, NULL, &pass, error);
     f->has_logits = !s;
@@ -132,7 +132,7 @@ float *forward_other_row(const Forward *f) {
 
 Status forward_step_ahead(Forward *f, const Step *step, const int32_t *drawn, const KvCache *cache,
                           float *logits, Error *error) {
-    Pass pass = pass_of(f, step, cache, NULL);
+    Pass pass = forward_pass_of(f, step, cache, NULL);
     pass.buffers.logits = logits;
     return decode(f, step, drawn, &pass, error);
 }

@@ -18,7 +18,6 @@ typedef struct QueryTap {
     void *context;
 } QueryTap;
 
-// A step on its way through the model, and who looks on.
 // Who wants to know how far a step is: told behind each layer, of which so many are done. A device that works on by
 // itself may only have been given them.
 typedef struct LayerWatch {
@@ -26,6 +25,7 @@ typedef struct LayerWatch {
     void *user;
 } LayerWatch;
 
+// A step on its way through the model, and who looks on.
 typedef struct Pass {
     Backend *backend;
     const DecoderShape *shape;
@@ -65,6 +65,10 @@ typedef struct Forward {
     const LayerWatch *watch; // NULL: none
     bool has_logits; // the last step left the logits of its tokens there already, in order (ops->decode)
 } Forward;
+
+// The way of a step through all layers.
+Pass forward_pass_of(const Forward *forward, const Step *step, const KvCache *cache,
+                     const atomic_int *interrupt);
 
 // Bytes of the activations above.
 int64_t forward_bytes(const DecoderShape *shape, size_t activation_bytes, int max_tokens, int max_logits);

@@ -114,14 +114,7 @@ static Status begin_rows(Tuning *t, int n, Error *error) {
         sequences[i] = (StepSequence){.first_token = i, .n_tokens = 1, .n_slots = 1, .pages = &slots[i]};
     }
     const Step step = {n, n, ids, positions, slots, sequences, 1, cache->slot_positions, STEP_ANY};
-    const Pass pass = {.backend = f->backend,
-                       .shape = &f->model->shape,
-                       .head = f->head,
-                       .layers = f->layers,
-                       .kv = cache->layers,
-                       .attention_windows = f->model->attention_windows,
-                       .buffers = {f->x, f->q, f->g, f->logits},
-                       .n_tokens = n};
+    const Pass pass = forward_pass_of(f, &step, cache, NULL);
     Status status = f->backend->ops->begin(f->backend, &step, cache->layers, error);
     return status ? status : forward_pass(&pass, error);
 }
