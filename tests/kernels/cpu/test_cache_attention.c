@@ -197,17 +197,6 @@ static void *run_golden_step(Backend *backend, const Golden *g, const Place *p) 
     return run(backend, g, p, &(Call){0, (int)g->batches, past, g->kvlens, g->query, true});
 }
 
-static DecoderShape any_shape(void) {
-    return (DecoderShape){.n_layers = 1,
-                          .hidden_size = 8,
-                          .n_heads = 1,
-                          .n_kv_heads = 1,
-                          .head_dim = 8,
-                          .intermediate_size = 8,
-                          .vocab_size = 1,
-                          .embedding_scale = 1};
-}
-
 // ---- results and bytes --------------------------------------------------------------------------------------
 
 static void check_output(const Golden *g, const void *output) {

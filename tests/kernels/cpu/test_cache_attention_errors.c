@@ -104,14 +104,7 @@ static void refuses_what_cannot_be_and_touches_nothing(void **state) {
                                  .mask_dims = 2,
                                  .mask_columns = 7,
                                  .attn_output = output};
-    DecoderShape shape = (DecoderShape){.n_layers = 1,
-                                        .hidden_size = 8,
-                                        .n_heads = 1,
-                                        .n_kv_heads = 1,
-                                        .head_dim = 8,
-                                        .intermediate_size = 8,
-                                        .vocab_size = 1,
-                                        .embedding_scale = 1};
+    const DecoderShape shape = any_shape();
     Backend *backend = open_cpu("cpu", 1, &shape, 1);
     memset(cache, 0xff, sizeof cache), memset(scale, 0xff, sizeof scale), memset(full, 0xff, sizeof full);
     memset(output, 0xff, sizeof output);

@@ -30,6 +30,9 @@ void assert_near(const char *what, int64_t i, double value, double expected, dou
 // For keys of heads with this rope: a made-up balance and feedback (see KvLayer); to free.
 void random_rounding(const Rope *rope, int n_heads, int head_dim, float **balance, float **feedback);
 
+// A decoder that a backend is opened for of which no layer is asked.
+DecoderShape any_shape(void);
+
 // The CPU backend "cpu" or "cpu:reference", opened for max_tokens tokens and as many rows of logits.
 Backend *open_cpu(const char *device, int n_threads, const DecoderShape *shape, int max_tokens);
 
