@@ -1,7 +1,7 @@
 // What the files of the CPU backend share: its state, and the ops of its table.
 //
-// An op is a file here, or in a room where it takes several: attention, cache, sample, and weights, which takes layers
-// over. loops has the arithmetic, x86 and arm the same faster.
+// An op is a file in ops, or in a room where it takes more: attention, cache, sample, and weights, which takes layers
+// over; step.c begins a step. loops has the arithmetic, x86 and arm the same faster.
 //
 // Each op checks its arguments, puts the activations into the form its weights want, and hands parts of the
 // work (a head, some rows of a matrix, some queries) to the threads; the arithmetic is in loops.h. Whichever
@@ -136,7 +136,7 @@ const char *cpu_loops_name(const Backend *backend);
 // base is not NULL, points the members into it. -1 if the shape is impossible.
 int64_t cpu_scratch_layout(CpuBackend *cpu, int n_threads, char *base);
 
-// ---- linear.c -----------------------------------------------------------------------------------------
+// ---- ops/linear.c -------------------------------------------------------------------------------------
 
 // Rows x [n, cols] in the form that the matrices (NULLs and absent ones are skipped) want.
 Activations cpu_activations(CpuBackend *cpu, const float *x, int64_t n, int64_t cols, const Matrix *const *w,
@@ -192,14 +192,14 @@ void cpu_make_panels(CpuBackend *cpu, Layer *layer);
 // matrix_of_expert() with its panels.
 Matrix cpu_expert_matrix(const Matrix *all, int expert, int n);
 
-// ---- token_rows.c ---------------------------------------------------------------------------------------
+// ---- ops/token_rows.c -----------------------------------------------------------------------------------
 
 // cpu->of_tokens of the step, from x as embed() gives it; what they add at a layer's end; and x times the layer's scale.
 void cpu_make_token_rows(CpuBackend *cpu, const Head *head, const float *x);
 void cpu_add_token_rows(CpuBackend *cpu, const Layer *layer, float *x);
 void cpu_scale_x(const CpuBackend *cpu, const Layer *layer, float *x);
 
-// ---- gate_up.c ------------------------------------------------------------------------------------------
+// ---- ops/gate_up.c --------------------------------------------------------------------------------------
 
 // gate absent: none. Biases NULL: none.
 typedef struct GatedLinear {
@@ -220,7 +220,7 @@ void cpu_gated_rows(CpuBackend *cpu, const GatedLinear *w, const GatedRows *rows
 // The same for all rows, in parts.
 void cpu_gated(CpuBackend *cpu, const GatedLinear *w, const Activations *h, float *g);
 
-// ---- route.c --------------------------------------------------------------------------------------------
+// ---- ops/route.c ----------------------------------------------------------------------------------------
 
 // A token's choice: logits [n] are overwritten; bias [n] (NULL: none) is added to what chooses; ids and weights
 // [n_active]. See Experts.
@@ -229,12 +229,12 @@ void route_choose(const Experts *experts, float *logits, const float *bias, int3
 // cpu->routes, of all tokens' logits in routes.scores.
 void cpu_route(CpuBackend *cpu, const Layer *layer);
 
-// ---- experts.c ------------------------------------------------------------------------------------------
+// ---- ops/experts.c --------------------------------------------------------------------------------------
 
 void cpu_experts_gate_up(CpuBackend *cpu, const Layer *layer, const float *x, float *g);
 void cpu_experts_down(CpuBackend *cpu, const Layer *layer, const float *g, float *x);
 
-// ---- latent.c: of layers with a latent ------------------------------------------------------------------
+// ---- ops/latent.c: of layers with a latent --------------------------------------------------------------
 
 Status cpu_latent_qkv(CpuBackend *cpu, const Layer *layer, const float *x, const KvLayer *kv, float *q);
 // What wo takes [n_tokens, n_heads*value_dim], in scratch, of what attend() gave.
