@@ -106,13 +106,10 @@ void avx2_fixed_fill(const Matrix *w, int64_t number, void *panel) {
 
 // ---- products -------------------------------------------------------------------------------------------
 
-// acc + the two products of each lane. What comes of the instructions is no sum that a compiler may take apart: it would
-// add up all products of a group before they meet acc, and keep them in memory until then.
+// acc + the two products of each lane.
 INLINE __m256i pair_sums(W8Dot dot, __m256i acc, __m256i w, __m256i x) {
-    if (dot == W8_PAIRS) {
-        acc = _mm256_add_epi32(acc, _mm256_madd_epi16(w, x));
-        __asm__("" : "+x"(acc));
-    } else if (dot == W8_VNNI)
+    if (dot == W8_PAIRS) return kept(_mm256_add_epi32(acc, _mm256_madd_epi16(w, x)));
+    if (dot == W8_VNNI)
         __asm__("%{vex%} vpdpwssd %2, %1, %0" : "+x"(acc) : "x"(w), "x"(x));
     else
         __asm__("%{evex%} vpdpwssd %2, %1, %0" : "+x"(acc) : "x"(w), "x"(x));
