@@ -117,7 +117,7 @@ $(BUILD)/time-masks: $(BUILD)/obj/tests/engine/grammar/time_masks.c.o $(BUILD)/o
 # Compares every CUDA op with the CPU's, golden logits, and the default model's text if it is there; in a bundle:
 # ./test-gpu ./libpalaver-cuda.so [--model FILE]. SANITIZE_GPU=1 runs the small cases under compute-sanitizer besides.
 # PALAVER_CUDA_LIMITS=compute=86,smem=99k,sms=46 has the card decide as a smaller one (kernels/cuda/limits.h; on Hopper with a
-# plug-in of CUDA_ARCH=80).
+# plug-in of CUDA_ARCH='-gencode arch=compute_80,code=sm_90').
 GPU_TEST := $(patsubst %,$(BUILD)/obj/%.o,$(call in_rooms,tests/gpu,*.c) tests/support/model/golden_model.c tests/support/acts.c) $(BUILD)/obj/libpalaver.a
 test-gpu: $(PLUGIN) $(BUILD)/test-gpu $(if $(SANITIZE_GPU),$(CHECKED)) ## compare the CUDA ops with the CPU's on this machine's GPU
 	@$(BUILD)/test-gpu $(PLUGIN) $(if $(wildcard $(MODEL)),--model '$(MODEL)')

@@ -82,7 +82,7 @@ Status limits_apply(const CardLimits *limits, Card *card, Error *error) {
                 error, STATUS_USAGE,
                 LIMITS_VARIABLE
                 ": compute=%d: the plug-in's code for this card is Hopper's and has no kernels of "
-                "other cards; build it with CUDA_ARCH=80",
+                "other cards; build it with CUDA_ARCH='-gencode arch=compute_80,code=sm_90'",
                 limits->compute);
         card->compute = limits->compute;
     }

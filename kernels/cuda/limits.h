@@ -5,8 +5,9 @@
 //
 // compute: the capability times ten whose row of dispatch_features() counts, one without anything that the card has
 // not. Code for Hopper ("sm_90a") is refused any other: where its own kernels do what the portable ones could, those are
-// left out of it, so that a plug-in of CUDA_ARCH=80 is wanted. smem: bytes of shared memory a block; sms: multiprocessors; memory: bytes of the device. k, M and G are powers
-// of 1,024.
+// left out of it, so that a plug-in of compute_80's code is wanted, translated for Hopper: CUDA_ARCH='-gencode
+// arch=compute_80,code=sm_90'. smem: bytes of shared memory a block; sms: multiprocessors; memory: bytes of the device. k, M
+// and G are powers of 1,024.
 #ifndef PALAVER_KERNELS_CUDA_LIMITS_H
 #define PALAVER_KERNELS_CUDA_LIMITS_H
 

@@ -1,7 +1,7 @@
 // Products of fixed.h with NEON: sixteen rows of a panel at a time, four to a register and two columns of each, which a
 // multiplication widens to sums of their own until a group is over.
-#ifndef PALAVER_KERNELS_CPU_LOOPS_FIXED_NEON_H
-#define PALAVER_KERNELS_CPU_LOOPS_FIXED_NEON_H
+#ifndef PALAVER_KERNELS_CPU_ARM_FIXED_NEON_H
+#define PALAVER_KERNELS_CPU_ARM_FIXED_NEON_H
 
 #include "kernels/cpu/loops/loops.h"
 

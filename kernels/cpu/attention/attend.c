@@ -1,3 +1,4 @@
+// The op attend: what a step's queries see in a layer's cache, by the job of attention.c.
 #include "kernels/cpu/cpu.h"
 #include "kernels/kv_layout.h"
 

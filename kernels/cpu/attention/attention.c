@@ -94,5 +94,3 @@ void attention_run(const AttentionJob *job) {
     while (c.of_a_group < group && units * c.of_a_group < wanted) c.of_a_group++;
     threads_run(job->threads, units * c.of_a_group, attend_part, &c);
 }
-
-// ---- the op ---------------------------------------------------------------------------------------------

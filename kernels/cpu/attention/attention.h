@@ -1,6 +1,6 @@
 // Attention of any queries over any cache: what attend() and cache_attention() share.
-#ifndef PALAVER_KERNELS_CPU_ATTENTION_H
-#define PALAVER_KERNELS_CPU_ATTENTION_H
+#ifndef PALAVER_KERNELS_CPU_ATTENTION_ATTENTION_H
+#define PALAVER_KERNELS_CPU_ATTENTION_ATTENTION_H
 
 #include "kernels/base/machine/threads.h"
 #include "kernels/cpu/loops/loops.h"

@@ -58,6 +58,18 @@ INLINE void score_all(DType type, const Work *w) {
     for (; row < w->n_rows; row++) score_rows(w, type, q, row, 1);
 }
 
+// The registers of attend_turned.h: three rows by four vectors of keys keep twelve sums.
+#define LANES 8
+#define TURNED_ROWS ROWS
+typedef __m256 Lanes;
+#define lanes_zero _mm256_setzero_ps
+#define lanes_set _mm256_set1_ps
+#define lanes_load _mm256_loadu_ps
+#define lanes_store _mm256_storeu_ps
+#define lanes_fma _mm256_fmadd_ps
+#define lanes_add _mm256_add_ps
+#include "kernels/cpu/x86/attend_turned.h"
+
 static bool is_wide(const Work *w) {
     return w->wide && w->type == DTYPE_F32;
 }
@@ -65,6 +77,10 @@ static bool is_wide(const Work *w) {
 APART void score_block(const Work *w) {
     if (is_wide(w)) {
         avx512_score_block(w);
+        return;
+    }
+    if (w->turned) {
+        score_turned(w);
         return;
     }
     FOR_TYPE(w->type, score_all, w);
@@ -152,6 +168,9 @@ APART bool weigh_by_base(Work *w, int row) {
 // far to the new largest score. The score of an unseen slot may be anything.
 APART void weigh_row(Work *w, int row) {
     float *weights = w->weights + (int64_t)row * BLOCK, *sums = w->sums + (int64_t)row * w->width;
+    const uint64_t visible = w->visible[row];
+    const int end =
+        BLOCK - __builtin_clzll(visible); // behind the last one that it sees, of which there is one
     const __m256 lowest = _mm256_set1_ps(-INFINITY);
     __m256 m = lowest, total = _mm256_setzero_ps();
     if (w->tile->bases && weigh_by_base(w, row)) return;
@@ -159,10 +178,10 @@ APART void weigh_row(Work *w, int row) {
         avx512_weigh_row(w, row);
         return;
     }
-    for (int s = 0; s < BLOCK; s += 8) {
+    for (int s = 0; s < end; s += 8) {
         __m256 scores = _mm256_loadu_ps(weights + s);
-        if (w->visible[row] != ~UINT64_C(0)) {
-            scores = _mm256_blendv_ps(lowest, scores, lanes_of_bits(w->visible[row] >> s));
+        if (visible != ~UINT64_C(0)) {
+            scores = _mm256_blendv_ps(lowest, scores, lanes_of_bits(visible >> s));
             _mm256_storeu_ps(weights + s, scores);
         }
         m = _mm256_max_ps(m, scores);
@@ -170,8 +189,8 @@ APART void weigh_row(Work *w, int row) {
     // A base that nothing was summed with yet is nobody's largest score.
     float before = w->total[row] == 0 ? -INFINITY : w->largest[row], largest = fmaxf(before, max_lanes(m));
     __m256 largests = _mm256_set1_ps(largest);
-    for (int s = 0; s < BLOCK; s += 8) {
-        __m256 weight = exp_lanes(_mm256_sub_ps(_mm256_loadu_ps(weights + s), largests));
+    for (int s = 0; s < end; s += 8) {
+        __m256 weight = exp_falling(_mm256_sub_ps(_mm256_loadu_ps(weights + s), largests));
         _mm256_storeu_ps(weights + s, weight);
         total = _mm256_add_ps(total, weight);
     }
@@ -188,30 +207,32 @@ APART void weigh_row(Work *w, int row) {
 
 // ---- values -------------------------------------------------------------------------------------------
 
-typedef struct RowRange {
-    int first, n;
-} RowRange;
+// Rows of a tile, and of a block's indexes those from first_slot to end_slot. If `all`, the rows see all of them; else it
+// is one row, and indexes that it does not see are skipped.
+typedef struct Range {
+    int row, n, first_slot, end_slot;
+    bool all;
+} Range;
 
-// sums += weights·values for a range of rows and `vectors` times eight dimensions from d on. If `all`, the
-// rows see the whole block; else it is one row, and indexes that the row does not see are skipped.
-INLINE void add_values(const Work *w, DType type, bool all, RowRange range, int d, int vectors) {
-    const int row = range.first, n = range.n;
+// sums += weights·values for a range and `vectors` times eight dimensions from d on.
+INLINE void add_values(const Work *w, DType type, Range range, int d, int vectors) {
+    const int row = range.row, n = range.n, first = range.first_slot;
     __m256 acc[ROWS][4], weights[ROWS];
     float *sums = w->sums + (int64_t)row * w->width + d;
     const float *scales[4]; // of index 0, for each of the vectors
     const int64_t ahead = BLOCK * w->stride, bytes = d == 0 && !w->copied ? kv_bytes(type, w->width) : 0;
     const uint64_t visible = w->visible[row];
     const int64_t stride = w->stride, n_groups = w->n_groups;
-    const int n_slots = w->n_slots;
+    const int end = range.end_slot;
     const float *weight = w->weights + (int64_t)row * BLOCK;
-    const char *key = w->k + ahead, *value = w->v + kv_bytes(type, d);
+    const char *key = w->k + ahead + first * stride, *value = w->v + kv_bytes(type, d) + first * stride;
     for (int i = 0; in_groups(type) && i < vectors; i++)
         scales[i] = w->scales + BLOCK * n_groups + (d + 8 * i) / w->tile->kv->group;
     for (int r = 0; r < n; r++)
         for (int i = 0; i < vectors; i++) acc[r][i] = _mm256_loadu_ps(sums + r * w->width + 8 * i);
-    for (int s = 0; s < n_slots; s++, key += stride, value += stride) {
+    for (int s = first; s < end; s++, key += stride, value += stride) {
         prefetch_kv(key, bytes); // the next block's
-        if (!all && !(visible >> s & 1)) continue;
+        if (!range.all && !(visible >> s & 1)) continue;
         for (int r = 0; r < n; r++) weights[r] = _mm256_broadcast_ss(weight + r * BLOCK + s);
         for (int i = 0; i < vectors; i++) {
             __m256 v = kv_load8(type, value, 8 * i);
@@ -223,25 +244,39 @@ INLINE void add_values(const Work *w, DType type, bool all, RowRange range, int 
         for (int i = 0; i < vectors; i++) _mm256_storeu_ps(sums + r * w->width + 8 * i, acc[r][i]);
 }
 
-INLINE void add_rows(const Work *w, DType type, bool all, int row, int n) {
+INLINE void add_range(const Work *w, DType type, Range range) {
     int d = 0;
-    for (; d + 32 <= w->width; d += 32) add_values(w, type, all, (RowRange){row, n}, d, 4);
-    for (; d < w->width; d += 8) add_values(w, type, all, (RowRange){row, n}, d, 1);
+    for (; d + 32 <= w->width; d += 32) add_values(w, type, range, d, 4);
+    for (; d < w->width; d += 8) add_values(w, type, range, d, 1);
 }
 
-// Rows that see the whole block go three at a time.
+// What one row sees of a range.
+INLINE void add_seen(const Work *w, DType type, int row, int first, int end) {
+    const uint64_t visible = w->visible[row];
+    if (first < end && visible >> first << first << (BLOCK - end))
+        add_range(w, type, (Range){row, 1, first, end, false});
+}
+
+// Three rows: the first stretch that all of them see together, what is before and behind it row by row.
+INLINE void add_rows(const Work *w, DType type, int row) {
+    uint64_t all = ~UINT64_C(0);
+    for (int r = 0; r < ROWS; r++) all &= w->visible[row + r];
+    const int first = all ? __builtin_ctzll(all) : w->n_slots;
+    const uint64_t behind = all ? ~(all >> first) : 0;
+    const int end = all && behind ? first + __builtin_ctzll(behind) : w->n_slots;
+    for (int r = 0; r < ROWS; r++) add_seen(w, type, row + r, 0, first);
+    if (first < end) add_range(w, type, (Range){row, ROWS, first, end, true});
+    for (int r = 0; r < ROWS; r++) add_seen(w, type, row + r, end, w->n_slots);
+}
+
 INLINE void add_all(DType type, const Work *w) {
-    for (int row = 0; row < w->n_rows;) {
-        int full = 0;
-        while (full < ROWS && row + full < w->n_rows && w->visible[row + full] == everything(w)) full++;
-        if (full == ROWS)
-            add_rows(w, type, true, row, ROWS);
-        else if (full > 0)
-            add_rows(w, type, true, row, 1);
-        else if (w->visible[row] != 0)
-            add_rows(w, type, false, row, 1);
-        row += full == ROWS ? ROWS : 1;
-    }
+    int row = 0;
+    for (; row + ROWS <= w->n_rows; row += ROWS) add_rows(w, type, row);
+    for (; row < w->n_rows; row++)
+        if (w->visible[row] == everything(w))
+            add_range(w, type, (Range){row, 1, 0, w->n_slots, true});
+        else
+            add_seen(w, type, row, 0, w->n_slots);
 }
 
 static void add_block(const Work *w) {

@@ -1,7 +1,7 @@
 // The blocks of attend_avx2.c: what a tile works with, where the indexes of a block lie, what is seen of them, and
 // how they are read.
-#ifndef PALAVER_KERNELS_CPU_LOOPS_ATTEND_AVX2_H
-#define PALAVER_KERNELS_CPU_LOOPS_ATTEND_AVX2_H
+#ifndef PALAVER_KERNELS_CPU_X86_ATTEND_AVX2_H
+#define PALAVER_KERNELS_CPU_X86_ATTEND_AVX2_H
 
 #include "kernels/cpu/x86/attend_work.h"
 #include "kernels/cpu/x86/kv_avx2.h"
@@ -11,7 +11,8 @@
 
 #define KEYS 4 // KEYS times ROWS dot products keep their sums in registers
 #define ROWS 3
-#define COPY_ROWS 6 // so many rows still read 16-bit keys and values as they are; int8 and int4: ROWS
+#define COPY_ROWS 6  // so many rows still read 16-bit keys and values as they are; int8 and int4: ROWS
+#define TURN_ROWS 16 // from so many on it pays to turn keys
 
 // Functions kept apart, because all in one they run out of registers.
 #define APART static __attribute__((noinline))
@@ -44,6 +45,7 @@ static Work lay_out(const AttendTile *tile, float *scratch, bool wide) {
     w.wide = wide && w.n_rows >= WIDE_ROWS && w.width % WIDE_FLOATS == 0;
     const KvLayer *kv = tile->kv;
     w.n_groups = in_groups(kv->type) ? tile->head_dim / kv->group : 1;
+    w.turned = w.n_rows >= TURN_ROWS ? w.copies : NULL;
     // Odd heads need the copy's padding, and odd groups its care.
     w.many = w.width != tile->head_dim || (in_groups(kv->type) && kv->group % 8) ||
              (kv->type != DTYPE_F32 && w.n_rows > (in_groups(kv->type) ? ROWS : COPY_ROWS));
@@ -147,16 +149,40 @@ static void copy_scales(const Work *w, const void *from, float *to) {
         for (int g = 0; g < w->n_groups; g++) *to++ = kv_scale(kv->scale_type, from, at + g);
 }
 
+// Turns the block's keys, float32 at w->k: eight keys by eight dimensions at a time. Behind the last one are zeros.
+static void turn_keys(const Work *w) {
+    for (int s = 0; s < BLOCK; s += 8)
+        for (int d = 0; d < w->width; d += TURNED_SUMS) {
+            float *to = w->turned + (int64_t)(s / TURNED_KEYS * w->width + d / TURNED_SUMS) * TURNED_KEYS +
+                        s % TURNED_KEYS;
+            __m256i v[8];
+            for (int i = 0; i < 8; i++)
+                v[i] = s + i < w->n_slots ? load32((const uint8_t *)w->k + (s + i) * w->stride + 4 * d)
+                                          : _mm256_setzero_si256();
+            transpose(v);
+            for (int j = 0; j < TURNED_SUMS; j++)
+                _mm256_storeu_si256((__m256i *)(void *)(to + j * (w->width / TURNED_SUMS) * TURNED_KEYS),
+                                    v[j]);
+        }
+}
+
+// Points the work at copies of the block's keys and values. Keys that are turned lie in the values' place before.
+static void copy_both(Work *w) {
+    float *values = w->copies + BLOCK * w->width, *keys = w->turned ? values : w->copies;
+    w->k = (const char *)keys, w->v = (const char *)values;
+    w->stride = w->width * (int64_t)sizeof(float);
+    w->type = DTYPE_F32;
+    copy_block(w, KV_KEYS, keys);
+    if (w->turned) turn_keys(w);
+    copy_block(w, KV_VALUES, values);
+}
+
 // Points the work at the block, or at its copy.
 static void find_block(Work *w) {
     const KvLayer *kv = w->tile->kv;
     w->copied = w->many || !w->contiguous;
     if (w->copied) {
-        w->k = (const char *)w->copies, w->v = (const char *)(w->copies + BLOCK * w->width);
-        copy_block(w, KV_KEYS, w->copies);
-        copy_block(w, KV_VALUES, w->copies + BLOCK * w->width);
-        w->stride = w->width * (int64_t)sizeof(float);
-        w->type = DTYPE_F32;
+        copy_both(w);
         return;
     }
     int64_t start = w->slots[0] * kv->slot_stride + w->tile->kv_head * kv->head_stride;
@@ -164,6 +190,7 @@ static void find_block(Work *w) {
     w->k = (const char *)kv->k + kv_bytes(kv->type, start);
     w->v = (const char *)kv->v + kv_bytes(kv->type, start);
     w->stride = kv_bytes(kv->type, kv->slot_stride);
+    if (w->turned) turn_keys(w); // of float32: so many rows of others were copied
     if (!in_groups(kv->type)) return;
     copy_scales(w, kv->k_scale, w->scales);
     copy_scales(w, kv->v_scale, w->scales + BLOCK * w->n_groups);

@@ -1,8 +1,9 @@
 // Steps of attend_avx2.c in registers of 512 bits, for many rows over float32 keys and values, to the same bits.
 //
 // A score is eight interleaved sums over dimensions: a register has those of two keys side by side, and a query's eight
-// numbers twice, as in float_avx512.c. Weighted values are added index after index, for each dimension by itself: a
-// register has sixteen of these. Four registers by six rows keep 24 sums in 32 registers in both.
+// numbers twice, as in float_avx512.c; where keys were turned, one sum of sixteen keys (attend_turned.h). Weighted values
+// are added index after index, for each dimension by itself: a register has sixteen of these. Four registers by six rows
+// keep 24 sums in 32 registers, two of turned keys by six rows twelve.
 #include "kernels/cpu/x86/attend_work.h"
 #include "kernels/cpu/x86/simd_avx512.h"
 
@@ -43,8 +44,24 @@ static bool are_seen(const uint64_t *visible, int s) {
     return seen >> s & ((1u << KEYS) - 1);
 }
 
+// The registers of attend_turned.h.
+#define LANES 16
+#define TURNED_ROWS WIDE_ROWS
+typedef __m512 Lanes;
+#define lanes_zero _mm512_setzero_ps
+#define lanes_set _mm512_set1_ps
+#define lanes_load _mm512_loadu_ps
+#define lanes_store _mm512_storeu_ps
+#define lanes_fma _mm512_fmadd_ps
+#define lanes_add _mm512_add_ps
+#include "kernels/cpu/x86/attend_turned.h"
+
 // The last rows go together with some before them once more.
 void avx512_score_block(const Work *w) {
+    if (w->turned) {
+        score_turned(w);
+        return;
+    }
     const float *q = w->is_sink ? w->sinks : w->q;
     for (int done = 0; done < w->n_rows; done += WIDE_ROWS) {
         const int row = done + WIDE_ROWS <= w->n_rows ? done : w->n_rows - WIDE_ROWS;
@@ -55,19 +72,20 @@ void avx512_score_block(const Work *w) {
 
 // ---- weights ------------------------------------------------------------------------------------------
 
-void avx512_weigh_row(Work *w, int row) {
+// `vectors` have all that the row sees.
+INLINE void weigh_vectors(Work *w, int row, int vectors) {
     float *weights = w->weights + (int64_t)row * BLOCK, *sums = w->sums + (int64_t)row * w->width;
     const __m512 lowest = _mm512_set1_ps(-INFINITY);
     __m512 scores[BLOCK / 16];
     __m256 m = _mm512_castps512_ps256(lowest), total = _mm256_setzero_ps();
-    for (int i = 0; i < BLOCK / 16; i++) {
+    for (int i = 0; i < vectors; i++) {
         scores[i] = _mm512_mask_mov_ps(lowest, (__mmask16)(w->visible[row] >> 16 * i),
                                        _mm512_loadu_ps(weights + 16 * i));
         m = _mm256_max_ps(_mm256_max_ps(m, _mm512_castps512_ps256(scores[i])), high_half(scores[i]));
     }
     float before = w->total[row] == 0 ? -INFINITY : w->largest[row], largest = fmaxf(before, max_lanes(m));
-    for (int i = 0; i < BLOCK / 16; i++) {
-        const __m512 weight = exp_both(_mm512_sub_ps(scores[i], _mm512_set1_ps(largest)));
+    for (int i = 0; i < vectors; i++) {
+        const __m512 weight = exp_both_falling(_mm512_sub_ps(scores[i], _mm512_set1_ps(largest)));
         _mm512_storeu_ps(weights + 16 * i, weight);
         total = _mm256_add_ps(_mm256_add_ps(total, _mm512_castps512_ps256(weight)), high_half(weight));
     }
@@ -80,6 +98,14 @@ void avx512_weigh_row(Work *w, int row) {
     w->total[row] = w->total[row] * shrink + sum_lanes(total);
     for (int d = 0; d < w->width; d += 16)
         _mm512_storeu_ps(sums + d, _mm512_mul_ps(_mm512_loadu_ps(sums + d), _mm512_set1_ps(shrink)));
+}
+
+void avx512_weigh_row(Work *w, int row) {
+    const int vectors = (BLOCK - __builtin_clzll(w->visible[row]) + 15) / 16; // it sees something
+    if (vectors == BLOCK / 16)
+        weigh_vectors(w, row, BLOCK / 16); // with scores in registers
+    else
+        weigh_vectors(w, row, vectors);
 }
 
 // ---- values -------------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 // What attention of a tile works with, block after block.
-#ifndef PALAVER_KERNELS_CPU_LOOPS_ATTEND_WORK_H
-#define PALAVER_KERNELS_CPU_LOOPS_ATTEND_WORK_H
+#ifndef PALAVER_KERNELS_CPU_X86_ATTEND_WORK_H
+#define PALAVER_KERNELS_CPU_X86_ATTEND_WORK_H
 
 #include "kernels/cpu/loops/loops.h"
 
@@ -17,6 +17,7 @@ typedef struct Work {
     float *total;             // [n_rows] the weights' sum so far
     uint64_t *visible;        // [n_rows] bit s: the row sees index s of the block
     float *copies;            // [2, BLOCK, width]
+    float *turned;            // the block's keys, see below, in the place of their copies; NULL: as they lie
     float *scales;            // [2, BLOCK, n_groups] of keys and of values, where they are read as they are
     int64_t n_parts, n_again; // see SoftmaxCounts
     bool many;                // enough rows to read float32 copies of keys and values
@@ -33,6 +34,10 @@ typedef struct Work {
     DType type;
     int n_groups; // of a row that is read with scales
 } Work;
+
+// Keys that are turned: thirty-two side by side, of which eight interleaved sums over dimensions are made one after the
+// other: [BLOCK/TURNED_KEYS][dimensions % TURNED_SUMS][dimensions / TURNED_SUMS][TURNED_KEYS].
+enum { TURNED_KEYS = 32, TURNED_SUMS = 8 };
 
 // What a row sees when it sees the whole block.
 static inline uint64_t everything(const Work *w) {

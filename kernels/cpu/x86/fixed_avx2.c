@@ -108,7 +108,7 @@ void avx2_fixed_fill(const Matrix *w, int64_t number, void *panel) {
 
 // acc + the two products of each lane.
 INLINE __m256i pair_sums(W8Dot dot, __m256i acc, __m256i w, __m256i x) {
-    if (dot == W8_PAIRS) return _mm256_add_epi32(acc, _mm256_madd_epi16(w, x));
+    if (dot == W8_PAIRS) return kept(_mm256_add_epi32(acc, _mm256_madd_epi16(w, x)));
     if (dot == W8_VNNI)
         __asm__("%{vex%} vpdpwssd %2, %1, %0" : "+x"(acc) : "x"(w), "x"(x));
     else

@@ -196,7 +196,7 @@ GEMM_WITH(gemm_by_vnni_512_wide, W8_VNNI_512, true)
         .quantize_w8 = avx2_quantize_w8, .to_half = to_half, .gemm = (multiply),                             \
         .gemm_scratch = avx2_gemm_scratch, .attend_scratch = avx2_attend_scratch, __VA_ARGS__                \
     }
-#define NARROW(multiply) LOOPS_WITH(multiply, .activate = activate, .attend_rows = 48, .attend = avx2_attend)
+#define NARROW(multiply) LOOPS_WITH(multiply, .activate = activate, .attend_rows = 96, .attend = avx2_attend)
 #define WIDE(multiply)                                                                                       \
     LOOPS_WITH(multiply, .activate = activate_wide, .attend_rows = 96, .attend = avx2_attend_wide)
 

@@ -29,10 +29,6 @@ INLINE __m256i vnni_products(W8Dot dot, __m256i acc, __m256i w, __m256i x) {
     return acc;
 }
 
-INLINE __m256i load32(const uint8_t *bytes) {
-    return _mm256_loadu_si256((const __m256i *)bytes);
-}
-
 // A group's sums over each half (16 columns) of eight rows: lane r of a + b is row r's.
 typedef struct HalfSums {
     __m256i a, b;
@@ -43,25 +39,6 @@ INLINE HalfSums transposing_sums(const __m256i p[ROWS]) {
     __m256i u = _mm256_hadd_epi32(_mm256_hadd_epi32(p[0], p[1]), _mm256_hadd_epi32(p[2], p[3]));
     __m256i v = _mm256_hadd_epi32(_mm256_hadd_epi32(p[4], p[5]), _mm256_hadd_epi32(p[6], p[7]));
     return (HalfSums){_mm256_permute2x128_si256(u, v, 0x20), _mm256_permute2x128_si256(u, v, 0x31)};
-}
-
-// q[r] holds 32 columns of row r; becomes columns 4j..4j+3 of all rows at j.
-INLINE void transpose(__m256i q[ROWS]) {
-    __m256i t[ROWS], u[ROWS];
-    for (int i = 0; i < 4; i++) {
-        t[2 * i] = _mm256_unpacklo_epi32(q[2 * i], q[2 * i + 1]);
-        t[2 * i + 1] = _mm256_unpackhi_epi32(q[2 * i], q[2 * i + 1]);
-    }
-    for (int i = 0; i < 2; i++) {
-        u[4 * i] = _mm256_unpacklo_epi64(t[4 * i], t[4 * i + 2]);
-        u[4 * i + 1] = _mm256_unpackhi_epi64(t[4 * i], t[4 * i + 2]);
-        u[4 * i + 2] = _mm256_unpacklo_epi64(t[4 * i + 1], t[4 * i + 3]);
-        u[4 * i + 3] = _mm256_unpackhi_epi64(t[4 * i + 1], t[4 * i + 3]);
-    }
-    for (int i = 0; i < 4; i++) {
-        q[i] = _mm256_permute2x128_si256(u[i], u[i + 4], 0x20);
-        q[i + 4] = _mm256_permute2x128_si256(u[i], u[i + 4], 0x31);
-    }
 }
 
 INLINE __m256i broadcast4(const int8_t *q) {

@@ -13,6 +13,10 @@ INLINE __m256 load_halves(const void *halves) {
     return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)halves));
 }
 
+INLINE __m256i load32(const uint8_t *bytes) {
+    return _mm256_loadu_si256((const __m256i *)bytes);
+}
+
 // The sum of the eight lanes, always in the order ((0+4)+(2+6))+((1+5)+(3+7)).
 INLINE float sum_lanes(__m256 v) {
     __m128 x = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
@@ -44,8 +48,40 @@ INLINE int32_t largest_bits(const __m256 x[4]) {
     return _mm_cvtsi128_si32(h);
 }
 
+// v[r] holds eight elements of 32 bits of row r; becomes element j of all rows at j.
+INLINE void transpose(__m256i v[8]) {
+    __m256i t[8], u[8];
+    for (int i = 0; i < 4; i++) {
+        t[2 * i] = _mm256_unpacklo_epi32(v[2 * i], v[2 * i + 1]);
+        t[2 * i + 1] = _mm256_unpackhi_epi32(v[2 * i], v[2 * i + 1]);
+    }
+    for (int i = 0; i < 2; i++) {
+        u[4 * i] = _mm256_unpacklo_epi64(t[4 * i], t[4 * i + 2]);
+        u[4 * i + 1] = _mm256_unpackhi_epi64(t[4 * i], t[4 * i + 2]);
+        u[4 * i + 2] = _mm256_unpacklo_epi64(t[4 * i + 1], t[4 * i + 3]);
+        u[4 * i + 3] = _mm256_unpackhi_epi64(t[4 * i + 1], t[4 * i + 3]);
+    }
+    for (int i = 0; i < 4; i++) {
+        v[i] = _mm256_permute2x128_si256(u[i], u[i + 4], 0x20);
+        v[i + 4] = _mm256_permute2x128_si256(u[i], u[i + 4], 0x31);
+    }
+}
+
 INLINE float float_of_bits(int32_t bits) {
     return _mm_cvtss_f32(_mm_castsi128_ps(_mm_cvtsi32_si128(bits)));
+}
+
+// exp(x - n ln 2), where that is near 0.
+INLINE __m256 exp_rest(__m256 x, __m256 n) {
+    __m256 r = _mm256_fnmadd_ps(n, _mm256_set1_ps(0.693145752f), x);
+    r = _mm256_fnmadd_ps(n, _mm256_set1_ps(1.42860677e-6f), r);
+    __m256 p = _mm256_set1_ps(1.38888889e-3f); // 1/6!, then Horner down to 1
+    p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(8.33333333e-3f));
+    p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(4.16666667e-2f));
+    p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(1.66666667e-1f));
+    p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(0.5f));
+    p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(1));
+    return _mm256_fmadd_ps(p, r, _mm256_set1_ps(1));
 }
 
 // exp with a relative error below 2e-7: x = n ln 2 + r, exp(r) as a polynomial. Below -87.3 it is 0, above
@@ -57,15 +93,7 @@ INLINE __m256 exp_lanes(__m256 x) {
         _mm256_min_ps(highest, _mm256_max_ps(lowest, x)); // a NaN is the second operand: it stays
     __m256 n = _mm256_round_ps(_mm256_mul_ps(clamped, _mm256_set1_ps(1.44269504f)),
                                _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-    __m256 r = _mm256_fnmadd_ps(n, _mm256_set1_ps(0.693145752f), clamped);
-    r = _mm256_fnmadd_ps(n, _mm256_set1_ps(1.42860677e-6f), r);
-    __m256 p = _mm256_set1_ps(1.38888889e-3f); // 1/6!, then Horner down to 1
-    p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(8.33333333e-3f));
-    p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(4.16666667e-2f));
-    p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(1.66666667e-1f));
-    p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(0.5f));
-    p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(1));
-    p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(1));
+    __m256 p = exp_rest(clamped, n);
     // 2^n in two halves, because n = 128 has no float of its own.
     __m256i whole = _mm256_cvtps_epi32(n), half = _mm256_srai_epi32(whole, 1);
     __m256i bias = _mm256_set1_epi32(127);
@@ -75,6 +103,19 @@ INLINE __m256 exp_lanes(__m256 x) {
     p = _mm256_mul_ps(_mm256_mul_ps(p, a), b);
     p = _mm256_blendv_ps(p, _mm256_set1_ps(__builtin_inff()), huge);
     return _mm256_andnot_ps(tiny, p);
+}
+
+// exp_lanes() of what is not above 0, to the same bits: nothing is infinite, and 2^n has a float of its own.
+INLINE __m256 exp_falling(__m256 x) {
+    const __m256 lowest = _mm256_set1_ps(-87.33654f);
+    __m256 tiny = _mm256_cmp_ps(x, lowest, _CMP_LT_OQ);
+    __m256 clamped = _mm256_max_ps(lowest, x); // a NaN is the second operand: it stays
+    // The last bit of a float near this one is 1, so that a sum is rounded to n, which its low bits hold.
+    const __m256 whole = _mm256_set1_ps(0x1.8p23f);
+    __m256 sum = _mm256_add_ps(_mm256_mul_ps(clamped, _mm256_set1_ps(1.44269504f)), whole);
+    __m256i exponent = _mm256_add_epi32(_mm256_castps_si256(sum), _mm256_set1_epi32(127));
+    __m256 power = _mm256_castsi256_ps(_mm256_slli_epi32(exponent, 23));
+    return _mm256_andnot_ps(tiny, _mm256_mul_ps(exp_rest(clamped, _mm256_sub_ps(sum, whole)), power));
 }
 #endif
 

@@ -31,15 +31,9 @@ INLINE __m256 sum_rows(const __m512 acc[4]) {
     return _mm256_add_ps(_mm256_permute2f128_ps(low, high, 0x20), _mm256_permute2f128_ps(low, high, 0x31));
 }
 
-// exp_lanes(), in each half.
-INLINE __m512 exp_both(__m512 x) {
-    const __m512 lowest = _mm512_set1_ps(-87.33654f), highest = _mm512_set1_ps(88.72283f);
-    const __mmask16 tiny = _mm512_cmp_ps_mask(x, lowest, _CMP_LT_OQ),
-                    huge = _mm512_cmp_ps_mask(x, highest, _CMP_GT_OQ);
-    __m512 clamped = _mm512_min_ps(highest, _mm512_max_ps(lowest, x));
-    __m512 n = _mm512_roundscale_ps(_mm512_mul_ps(clamped, _mm512_set1_ps(1.44269504f)),
-                                    _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-    __m512 r = _mm512_fnmadd_ps(n, _mm512_set1_ps(0.693145752f), clamped);
+// exp_rest(), in each half.
+INLINE __m512 exp_rest_both(__m512 x, __m512 n) {
+    __m512 r = _mm512_fnmadd_ps(n, _mm512_set1_ps(0.693145752f), x);
     r = _mm512_fnmadd_ps(n, _mm512_set1_ps(1.42860677e-6f), r);
     __m512 p = _mm512_set1_ps(1.38888889e-3f);
     p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(8.33333333e-3f));
@@ -47,10 +41,26 @@ INLINE __m512 exp_both(__m512 x) {
     p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.66666667e-1f));
     p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0.5f));
     p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1));
-    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1));
-    p = _mm512_scalef_ps(p, n); // no denormal comes of it, so that it is what two multiplications give there
-    p = _mm512_mask_mov_ps(p, huge, _mm512_set1_ps(__builtin_inff()));
-    return _mm512_maskz_mov_ps((__mmask16)~tiny, p);
+    return _mm512_fmadd_ps(p, r, _mm512_set1_ps(1));
+}
+
+// exp_falling(), in each half.
+INLINE __m512 exp_both_falling(__m512 x) {
+    const __m512 lowest = _mm512_set1_ps(-87.33654f);
+    const __mmask16 tiny = _mm512_cmp_ps_mask(x, lowest, _CMP_LT_OQ);
+    const __m512 clamped = _mm512_max_ps(lowest, x);
+    const __m512 n = _mm512_roundscale_ps(_mm512_mul_ps(clamped, _mm512_set1_ps(1.44269504f)),
+                                          _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+    // No denormal comes of it, so that it is what multiplications give there.
+    return _mm512_maskz_scalef_ps((__mmask16)~tiny, exp_rest_both(clamped, n), n);
+}
+
+// exp_lanes(), in each half.
+INLINE __m512 exp_both(__m512 x) {
+    const __m512 highest = _mm512_set1_ps(88.72283f);
+    const __mmask16 huge = _mm512_cmp_ps_mask(x, highest, _CMP_GT_OQ);
+    const __m512 e = exp_both_falling(_mm512_min_ps(highest, x)); // a NaN is the second operand: it stays
+    return _mm512_mask_mov_ps(e, huge, _mm512_set1_ps(__builtin_inff()));
 }
 
 #endif

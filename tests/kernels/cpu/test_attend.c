@@ -154,8 +154,8 @@ static void attend_equals_its_formula(void **state) {
         }
 }
 
-// A token alone gives the same bits as the token among others, however many threads there are: a tile of many rows goes
-// through wider registers than one of a few, where the machine has them.
+// A token alone gives the same bits as the token among others, however many threads there are: a tile of many rows turns
+// its keys, and goes through wider registers than one of a few where the machine has them.
 static void check_alone(const AttendCase *c) {
     AttendData d = attend_data(c, 21);
     DecoderShape shape = attend_shape(c);
