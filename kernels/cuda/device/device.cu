@@ -145,7 +145,8 @@ cudaError_t device_allocate(const CudaDevice *device, void **memory, size_t byte
     int64_t total, available;
     if (device->limits.memory) {
         device_memory(device, &total, &available);
-        if ((int64_t)bytes > available) return cudaErrorMemoryAllocation;
+        // A device that has failed tells nothing of its memory, 0 in all: cudaMalloc() says why.
+        if (total > 0 && (int64_t)bytes > available) return cudaErrorMemoryAllocation;
     }
     return cudaMalloc(memory, bytes);
 }
