@@ -68,7 +68,6 @@ typedef struct CpuBackend {
     Head *heads;
     bool makes_up; // their weights: BackendOptions.random_weights
     MadeUp *made_up;
-    int64_t panel_room; // bytes that panels of layers to come have for sure (weights/panels.c)
 
     // The current step.
     int n_tokens, n_sequences, n_tiles;

@@ -71,17 +71,10 @@ static int count_of(const CpuBackend *cpu, LayerWeights *w, int i, int64_t *byte
     return n;
 }
 
-// An answer takes the system half a millisecond, so that it is asked once a model, and again only where what was free then
-// may be used up: each layer counts twice, for weights that are converted or made up are taken while it is loaded, too.
-static bool has_room(CpuBackend *cpu, int64_t bytes) {
-    if (cpu->panel_room < 2 * bytes) {
-        int64_t total, available;
-        memory_available("", &total, &available);
-        cpu->panel_room = total == 0 ? INT64_MAX : available - total / SPARED_SHARE;
-    }
-    if (bytes >= cpu->panel_room) return false;
-    cpu->panel_room -= 2 * bytes;
-    return true;
+static bool has_room(int64_t bytes) {
+    int64_t total, available;
+    memory_available("", &total, &available);
+    return total == 0 || bytes < available - total / SPARED_SHARE;
 }
 
 void cpu_make_panels(CpuBackend *cpu, Layer *layer) {
@@ -92,7 +85,7 @@ void cpu_make_panels(CpuBackend *cpu, Layer *layer) {
         const int n = count_of(cpu, w, i, &bytes);
         if (n > 0) all += n * bytes;
     }
-    if (all == 0 || !has_room(cpu, all)) return;
+    if (all == 0 || !has_room(all)) return;
     char *next = layer->panels = memory_of_large_pages(all);
     if (!next) return;
     for (int i = 0; i < MATRICES; i++) {
