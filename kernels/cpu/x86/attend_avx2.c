@@ -167,7 +167,7 @@ APART bool weigh_by_base(Work *w, int row) {
 // Turns a row's scores into weights exp(score - largest), 0 where it sees nothing, and scales what it has so
 // far to the new largest score. The score of an unseen slot may be anything.
 APART void weigh_row(Work *w, int row) {
-    float *weights = w->weights + (int64_t)row * BLOCK, *sums = w->sums + (int64_t)row * w->width;
+    float *weights = w->weights + (int64_t)row * BLOCK;
     const uint64_t visible = w->visible[row];
     const int end =
         BLOCK - __builtin_clzll(visible); // behind the last one that it sees, of which there is one
@@ -186,23 +186,14 @@ APART void weigh_row(Work *w, int row) {
         }
         m = _mm256_max_ps(m, scores);
     }
-    // A base that nothing was summed with yet is nobody's largest score.
-    float before = w->total[row] == 0 ? -INFINITY : w->largest[row], largest = fmaxf(before, max_lanes(m));
+    float before = largest_before(w, row), largest = fmaxf(before, max_lanes(m));
     __m256 largests = _mm256_set1_ps(largest);
     for (int s = 0; s < end; s += 8) {
         __m256 weight = exp_falling(_mm256_sub_ps(_mm256_loadu_ps(weights + s), largests));
         _mm256_storeu_ps(weights + s, weight);
         total = _mm256_add_ps(total, weight);
     }
-    w->largest[row] = largest;
-    if (largest == before) {
-        w->total[row] += sum_lanes(total);
-        return;
-    }
-    float shrink = before == -INFINITY ? 0 : _mm256_cvtss_f32(exp_lanes(_mm256_set1_ps(before - largest)));
-    w->total[row] = w->total[row] * shrink + sum_lanes(total);
-    for (int d = 0; d < w->width; d += 8)
-        _mm256_storeu_ps(sums + d, _mm256_mul_ps(_mm256_loadu_ps(sums + d), _mm256_set1_ps(shrink)));
+    settle_row(w, row, before, largest, sum_lanes(total));
 }
 
 // ---- values -------------------------------------------------------------------------------------------

@@ -36,14 +36,6 @@ INLINE void score_keys(const Work *w, const float *q, int row, int s) {
         _mm256_storeu_ps(w->weights + (int64_t)(row + r) * BLOCK + s, sum_rows(acc[r]));
 }
 
-// Whether any of WIDE_ROWS rows sees one of the KEYS keys from s on: at the end of a prompt's triangle half of a block
-// none does.
-static bool are_seen(const uint64_t *visible, int s) {
-    uint64_t seen = 0;
-    for (int r = 0; r < WIDE_ROWS; r++) seen |= visible[r];
-    return seen >> s & ((1u << KEYS) - 1);
-}
-
 // The registers of attend_turned.h.
 #define LANES 16
 #define TURNED_ROWS WIDE_ROWS
@@ -66,7 +58,8 @@ void avx512_score_block(const Work *w) {
     for (int done = 0; done < w->n_rows; done += WIDE_ROWS) {
         const int row = done + WIDE_ROWS <= w->n_rows ? done : w->n_rows - WIDE_ROWS;
         for (int s = 0; s < w->n_slots; s += KEYS)
-            if (are_seen(w->visible + row, s)) score_keys(w, q + (int64_t)row * w->width, row, s);
+            if (rows_see(w->visible + row, WIDE_ROWS, s, KEYS))
+                score_keys(w, q + (int64_t)row * w->width, row, s);
     }
 }
 
@@ -74,7 +67,7 @@ void avx512_score_block(const Work *w) {
 
 // `vectors` have all that the row sees.
 INLINE void weigh_vectors(Work *w, int row, int vectors) {
-    float *weights = w->weights + (int64_t)row * BLOCK, *sums = w->sums + (int64_t)row * w->width;
+    float *weights = w->weights + (int64_t)row * BLOCK;
     const __m512 lowest = _mm512_set1_ps(-INFINITY);
     __m512 scores[BLOCK / 16];
     __m256 m = _mm512_castps512_ps256(lowest), total = _mm256_setzero_ps();
@@ -83,21 +76,13 @@ INLINE void weigh_vectors(Work *w, int row, int vectors) {
                                        _mm512_loadu_ps(weights + 16 * i));
         m = _mm256_max_ps(_mm256_max_ps(m, _mm512_castps512_ps256(scores[i])), high_half(scores[i]));
     }
-    float before = w->total[row] == 0 ? -INFINITY : w->largest[row], largest = fmaxf(before, max_lanes(m));
+    float before = largest_before(w, row), largest = fmaxf(before, max_lanes(m));
     for (int i = 0; i < vectors; i++) {
         const __m512 weight = exp_both_falling(_mm512_sub_ps(scores[i], _mm512_set1_ps(largest)));
         _mm512_storeu_ps(weights + 16 * i, weight);
         total = _mm256_add_ps(_mm256_add_ps(total, _mm512_castps512_ps256(weight)), high_half(weight));
     }
-    w->largest[row] = largest;
-    if (largest == before) {
-        w->total[row] += sum_lanes(total);
-        return;
-    }
-    float shrink = before == -INFINITY ? 0 : _mm256_cvtss_f32(exp_lanes(_mm256_set1_ps(before - largest)));
-    w->total[row] = w->total[row] * shrink + sum_lanes(total);
-    for (int d = 0; d < w->width; d += 16)
-        _mm512_storeu_ps(sums + d, _mm512_mul_ps(_mm512_loadu_ps(sums + d), _mm512_set1_ps(shrink)));
+    settle_row(w, row, before, largest, sum_lanes(total));
 }
 
 void avx512_weigh_row(Work *w, int row) {

@@ -7,7 +7,7 @@
 //   sum        0   1   2   3   4   5   6   7
 //   is kept    0   1   0   2   0   1   0         at this level, all below it added to it: ((0+1)+(2+3))+((4+5)+(6+7))
 //
-// Includes: attend_work.h, simd_avx2.h.
+// Includes: attend_work.h.
 #ifndef LANES
 #error "attend_turned.h: LANES, Lanes and lanes_*() are its includer's"
 #endif
@@ -48,21 +48,13 @@ INLINE void score_turned_keys(const Work *w, const float *q, int row, int s) {
     }
 }
 
-// Of TURNED_ROWS rows all that any of them sees.
-static uint64_t seen_by_rows(const uint64_t *visible) {
-    uint64_t seen = 0;
-    for (int r = 0; r < TURNED_ROWS; r++) seen |= visible[r];
-    return seen;
-}
-
-// All rows, the last ones together with some before them once more. Keys that nobody sees have no scores: of a prompt's
-// triangle half a block is such.
+// All rows, the last ones together with some before them once more. Keys that nobody sees have no scores.
 static void score_turned(const Work *w) {
     const float *q = w->is_sink ? w->sinks : w->q;
     for (int s = 0; s < w->n_slots; s += TURNED_KEYS)
         for (int done = 0; done < w->n_rows; done += TURNED_ROWS) {
             const int row = done + TURNED_ROWS <= w->n_rows ? done : w->n_rows - TURNED_ROWS;
-            if (seen_by_rows(w->visible + row) >> s << (BLOCK - TURNED_KEYS))
+            if (rows_see(w->visible + row, TURNED_ROWS, s, TURNED_KEYS))
                 score_turned_keys(w, q + (int64_t)row * w->width, row, s);
         }
 }

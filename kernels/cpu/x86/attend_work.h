@@ -2,7 +2,9 @@
 #ifndef PALAVER_KERNELS_CPU_X86_ATTEND_WORK_H
 #define PALAVER_KERNELS_CPU_X86_ATTEND_WORK_H
 
-#include "kernels/cpu/loops/loops.h"
+#include "kernels/cpu/x86/simd_avx2.h"
+
+#include <math.h>
 
 #define BLOCK ATTEND_SPLIT // indexes, wherever their slots lie
 
@@ -43,6 +45,36 @@ enum { TURNED_KEYS = 32, TURNED_SUMS = 8 };
 static inline uint64_t everything(const Work *w) {
     return w->n_slots == BLOCK ? ~UINT64_C(0) : (UINT64_C(1) << w->n_slots) - 1;
 }
+
+// Whether any of n_rows rows sees any of the n_keys indexes from s on: of a prompt's triangle half a block nobody does.
+static inline bool rows_see(const uint64_t *visible, int n_rows, int s, int n_keys) {
+    uint64_t seen = 0;
+    for (int r = 0; r < n_rows; r++) seen |= visible[r];
+    return seen >> s & ((UINT64_C(1) << n_keys) - 1);
+}
+
+#ifdef __AVX2__
+// The largest score of a row's blocks before. A base that nothing was summed with yet is nobody's.
+INLINE float largest_before(const Work *w, int row) {
+    return w->total[row] == 0 ? -INFINITY : w->largest[row];
+}
+
+// Takes a block's weights, relative to `largest` of it and of all before, into a row's total, and scales what the row has
+// to that.
+INLINE void settle_row(Work *w, int row, float before, float largest, float total) {
+    float *sums = w->sums + (int64_t)row * w->width;
+    w->largest[row] = largest;
+    if (largest == before) {
+        w->total[row] += total;
+        return;
+    }
+    const float shrink =
+        before == -INFINITY ? 0 : _mm256_cvtss_f32(exp_lanes(_mm256_set1_ps(before - largest)));
+    w->total[row] = w->total[row] * shrink + total;
+    for (int d = 0; d < w->width; d += 8)
+        _mm256_storeu_ps(sums + d, _mm256_mul_ps(_mm256_loadu_ps(sums + d), _mm256_set1_ps(shrink)));
+}
+#endif
 
 // ---- attend_avx512.c: the same steps in registers of 512 bits, to the same bits ------------------------------------
 

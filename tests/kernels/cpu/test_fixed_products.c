@@ -7,7 +7,6 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 static const DType TYPES[] = {DTYPE_F16, DTYPE_BF16};
 static const int64_t COLS[] = {1, 7, 31, 32, 33, 64, 100, 160, 576}, ROWS[] = {1, 3, 15, 16, 17, 33, 50};

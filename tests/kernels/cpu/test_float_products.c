@@ -7,7 +7,6 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 static const DType TYPES[] = {DTYPE_F32, DTYPE_F16, DTYPE_BF16, DTYPE_E4M3, DTYPE_NF4};
 static const int64_t COLS[] = {1, 7, 8, 9, 16, 65, 100, 160, 576}, ROWS[] = {1, 3, 7, 8, 9, 17};
