@@ -88,10 +88,10 @@ static Step step_of(const Batch *b, StepKind kind, int n_tokens, int n_sequences
     };
 }
 
-static Status run_step(Batch *b, StepKind kind, int n_tokens, int n_sequences, Error *error) {
-    const Step step = step_of(b, kind, n_tokens, n_sequences);
+// wanted: forward_step().
+static Status run_step(Batch *b, const Step *step, const LogitRows *wanted, Error *error) {
     b->engine->logits_of = NULL;
-    return forward_step(&b->engine->forward, &step, &b->engine->cache, b->interrupt, error);
+    return forward_step(&b->engine->forward, step, wanted, &b->engine->cache, b->interrupt, error);
 }
 
 // Whether the i-th sequence of the step in hand may stand beside others: kernels of prompts are chosen for a whole step,
@@ -147,12 +147,13 @@ Status batch_read_pieces(Batch *b, BatchPiece *pieces, int n_pieces, Error *erro
     int n, n_sequences, n_ended = 0;
     Status status = enter_pieces(b, pieces, n_pieces, &n, &n_sequences, error);
     if (status) return status;
-    status = run_step(b, STEP_READING, n, n_sequences, error);
     int32_t last[BATCH_PIECES], end = -1;
     for (int i = 0; i < n_pieces; i++) {
         end += (int32_t)pieces[i].n;
         if (pieces[i].ended) last[n_ended++] = end;
     }
+    const Step step = step_of(b, STEP_READING, n, n_sequences);
+    status = run_step(b, &step, &(LogitRows){last, n_ended}, error);
     // The first rows of logits are those of a step ahead.
     f->current = forward_row(f, b->engine->n_rows);
     if (!status && n_ended > 0) status = forward_logits(f, last, n_ended, error);
@@ -203,7 +204,8 @@ static Status evaluate_rows(Batch *b, Session *const *sessions, int n, Error *er
         b->sequences[entered].first_token = entered;
         b->row_of[entered] = entered;
     }
-    if (!status) status = run_step(b, STEP_DECODING, n, n, error);
+    const Step step = step_of(b, STEP_DECODING, n, n);
+    if (!status) status = run_step(b, &step, NULL, error);
     if (!status) status = forward_logits(&b->engine->forward, b->rows, n, error);
     for (int i = 0; i < entered && status; i++) session_leave(sessions[i], 1);
     return status;

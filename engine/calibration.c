@@ -112,7 +112,7 @@ static Status read_tokens(Calibration *calibration, int n, Error *error) {
                      .page_size = cache->page_size,
                      .slot_positions = cache->slot_positions};
         calibration->first = i;
-        status = forward_step(f, &step, cache, NULL, error);
+        status = forward_step(f, &step, NULL, cache, NULL, error);
     }
     return status;
 }

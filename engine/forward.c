@@ -5,6 +5,16 @@ static Status done(const Pass *p, ProfileOp op, Status status, Error *error) {
     return status || !p->profile ? status : profile_mark(p->profile, p->backend, op, error);
 }
 
+// Whether only some tokens of the step go on from here in a layer, its last.
+static bool narrows(const Pass *p, int l) {
+    return p->narrowed && l == p->shape->n_layers - 1;
+}
+
+static Status narrow(const Pass *p, const KvLayer *kv, Error *error) {
+    const NarrowRows rows = {p->narrowed->tokens, p->buffers.x, p->buffers.q};
+    return p->backend->ops->narrow(p->backend, &p->narrowed->step, &rows, kv, error);
+}
+
 static Status pass_layer(const Pass *p, int l, Error *error) {
     const Ops *ops = p->backend->ops;
     Backend *b = p->backend;
@@ -14,6 +24,10 @@ static Status pass_layer(const Pass *p, int l, Error *error) {
     const bool parallel = p->shape->parallel_residual;
     Status s = done(p, PROFILE_QKV, ops->qkv(b, layer, at->x, kv, at->q, error), error);
     if (!s && p->tap && p->tap->take) s = p->tap->take(p->tap->context, l, at->q, p->n_tokens, error);
+    if (!s && narrows(p, l)) {
+        if (p->narrowed->step.n_tokens == 0) return STATUS_OK;
+        s = narrow(p, kv, error);
+    }
     if (!s)
         s = done(p, PROFILE_ATTEND, ops->attend(b, at->q, kv, p->attention_windows[l], at->q, error), error);
     if (!s && parallel) s = done(p, PROFILE_GATE_UP, ops->gate_up(b, layer, at->x, at->g, error), error);
@@ -82,15 +96,22 @@ Pass forward_pass_of(const Forward *f, const Step *step, const KvCache *cache, c
     };
 }
 
-Status forward_step(Forward *f, const Step *step, const KvCache *cache, const atomic_int *interrupt,
-                    Error *error) {
+Status forward_step(Forward *f, const Step *step, const LogitRows *wanted, const KvCache *cache,
+                    const atomic_int *interrupt, Error *error) {
     Backend *b = f->backend;
     Pass pass = forward_pass_of(f, step, cache, interrupt);
+    Narrowed narrowed;
     f->current = f->logits;
+    f->n_narrowed = -1;
     Status s = decode(f, step, NULL, &pass, error);
     f->has_logits = !s;
     if (s != STATUS_UNSUPPORTED) return s;
     pass.watch = f->watch; // not before: a step that is being captured must not be waited for
+    if (wanted && b->ops->narrow && !f->tap && pass.shape->token_size == 0 &&
+        narrow_step(step, wanted, &narrowed)) {
+        pass.narrowed = &narrowed;
+        f->n_narrowed = wanted->n;
+    }
     s = f->profile ? profile_begin(f->profile, b, error) : STATUS_OK;
     if (!s) s = done(&pass, PROFILE_BEGIN, b->ops->begin(b, step, cache->layers, error), error);
     if (!s) s = forward_pass(&pass, error);
@@ -140,7 +161,10 @@ Status forward_step_ahead(Forward *f, const Step *step, const int32_t *drawn, co
 Status forward_logits(Forward *f, const int32_t *tokens, int n_rows, Error *error) {
     if (f->has_logits) return STATUS_OK;
     Backend *b = f->backend;
-    const LogitRows rows = {tokens, n_rows};
+    if (f->n_narrowed >= 0 && n_rows != f->n_narrowed)
+        return error_set(error, STATUS_USAGE, "logits: %d rows of a step that was narrowed to %d", n_rows,
+                         f->n_narrowed);
+    const LogitRows rows = {f->n_narrowed >= 0 ? NULL : tokens, n_rows};
     Status s = f->profile ? profile_begin(f->profile, b, error) : STATUS_OK;
     if (!s) s = b->ops->logits(b, f->head, f->x, &rows, f->current, error);
     if (!s && f->profile) s = profile_mark(f->profile, b, PROFILE_LOGITS, error);

@@ -5,6 +5,7 @@
 
 #include "engine/cache/kv_cache.h"
 #include "engine/model/model.h"
+#include "engine/narrow.h"
 #include "engine/profile.h"
 #include "kernels/ops.h"
 
@@ -35,6 +36,7 @@ typedef struct Pass {
     const int *attention_windows;
     PassBuffers buffers;
     int n_tokens;
+    const Narrowed *narrowed;    // tokens that go through the last layer; NULL: all
     bool goes_on;                // behind layers of another process: x is what they made, not embed()
     Profile *profile;            // NULL: none
     const QueryTap *tap;         // NULL: none
@@ -64,6 +66,7 @@ typedef struct Forward {
     const QueryTap *tap;     // NULL: none
     const LayerWatch *watch; // NULL: none
     bool has_logits; // the last step left the logits of its tokens there already, in order (ops->decode)
+    int n_narrowed;  // rows of x that the last step was narrowed to; -1: it has all its tokens'
 } Forward;
 
 // The way of a step through all layers.
@@ -77,11 +80,12 @@ int64_t forward_bytes(const DecoderShape *shape, size_t activation_bytes, int ma
 Status forward_open(Forward *forward, Error *error);
 void forward_close(Forward *forward);
 
-// Evaluates a step: fills its slots of the cache and leaves the residual stream of its tokens in forward->x.
+// Evaluates a step: fills its slots of the cache and leaves the residual stream of its tokens in forward->x, or of those
+// alone that forward_logits() will be asked for next; wanted NULL: all, or no one knows.
 // A nonzero *interrupt (may be NULL), polled between layers, ends it with STATUS_INTERRUPTED; what the step put
 // into its slots is then worthless.
-Status forward_step(Forward *forward, const Step *step, const KvCache *cache, const atomic_int *interrupt,
-                    Error *error);
+Status forward_step(Forward *forward, const Step *step, const LogitRows *wanted, const KvCache *cache,
+                    const atomic_int *interrupt, Error *error);
 
 // Tokens of the next step of a prompt of which so many are left: where it passes several stages, fewer than could be, so that
 // all of them soon have something to do.

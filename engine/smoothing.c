@@ -138,7 +138,7 @@ static Status evaluate(Measuring *m, Error *error) {
                        .page_size = m->cache.page_size,
                        .slot_positions = m->cache.slot_positions};
     f->tap = &tap;
-    status = forward_step(f, &step, &m->cache, NULL, error);
+    status = forward_step(f, &step, NULL, &m->cache, NULL, error);
     kv_cache_close(&m->cache);
     return status;
 }

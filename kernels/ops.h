@@ -156,7 +156,7 @@ typedef struct BackendOptions {
 
 enum { OPS_MAX_STAMPS = 8192 };
 
-enum { OPS_ABI = 22 }; // counts changes of this header that a plug-in built before would not know
+enum { OPS_ABI = 23 }; // counts changes of this header that a plug-in built before would not know
 
 typedef struct Ops {
     const char *name; // "cpu", "cuda"
@@ -212,6 +212,12 @@ typedef struct Ops {
     // there. x [n_tokens, hidden_size] → q [n_tokens, n_heads*head_dim]
     Status (*qkv)(Backend *backend, const Layer *layer, const void *x, const KvLayer *kv, void *q,
                   Error *error);
+
+    // Optional (NULL: all tokens go through the last layer). Between qkv and attend of the last layer: begin() of `step`,
+    // whose tokens are rows->tokens [step->n_tokens] of the step in hand, and their rows of x and q to the front of these.
+    // kv: the layer's cache. Not with per-layer embeddings (token_size).
+    Status (*narrow)(Backend *backend, const Step *step, const NarrowRows *rows, const KvLayer *kv,
+                     Error *error);
 
     // softmax(cap(attention_scale · q·Kᵀ) + mask)·V for each head, KV head h·n_kv_heads/n_heads, mask as told at
     // StepSequence; window 0: none, below 0: chunks; cap as told at attention_cap. With shape->alibi, a score loses slope(h)·distance

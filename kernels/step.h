@@ -129,6 +129,15 @@ typedef struct LogitRows {
     int n;                 // at most max_logits; with tokens NULL as many as the step has
 } LogitRows;
 
+// Tokens of a step that go through the last layer, and what came of them so far.
+typedef struct NarrowRows {
+    const int32_t *tokens; // host [at most NARROW_MOST], rising
+    void *x;               // [n_tokens, hidden_size]
+    void *q;               // [n_tokens, n_heads*head_dim]
+} NarrowRows;
+
+enum { NARROW_MOST = 64 };
+
 // Slots of a cache, in all layers, with the positions that they hold.
 typedef struct CacheSlots {
     const KvLayer *layers; // host [n_layers]

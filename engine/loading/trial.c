@@ -36,9 +36,10 @@ static Status step(Forward *f, const KvCache *cache, int32_t first, int32_t n, d
                       .sequences = &sequence,
                       .page_size = cache->page_size,
                       .slot_positions = cache->slot_positions};
+    const LogitRows last = {&row, 1};
     float logit;
     const double start = clock_seconds();
-    Status status = forward_step(f, &all, cache, NULL, error);
+    Status status = forward_step(f, &all, &last, cache, NULL, error);
     if (!status) status = forward_logits(f, &row, 1, error);
     if (!status) status = b->ops->read(b, &logit, f->current, sizeof logit, error);
     *seconds = clock_seconds() - start;

@@ -89,10 +89,15 @@ void session_leave(Session *s, int n) {
     kv_sequence_truncate(&s->engine->cache, &s->sequence, s->sequence.length - n);
 }
 
+// How many of the last tokens of a step logits are asked of.
+typedef enum Asked { ASKED_NONE, ASKED_LAST, ASKED_ALL } Asked;
+
 // Evaluates the log's tokens [cached, end), at most a chunk of them. If it fails, the cache is as it was.
-static Status evaluate(Session *s, int64_t end, Error *error) {
+static Status evaluate(Session *s, int64_t end, Asked asked, Error *error) {
     KvCache *cache = &s->engine->cache;
     int n = (int)(end - s->sequence.length);
+    const int32_t last = n - 1;
+    const LogitRows rows = {&last, asked == ASKED_LAST};
     StepSequence all;
     SessionPart part = {s->ids, s->positions, s->slots, &all};
     Status status = session_enter(s, n, &part, error);
@@ -109,7 +114,8 @@ static Status evaluate(Session *s, int64_t end, Error *error) {
         .kind = STEP_ANY,
     };
     s->engine->rows_ahead = NULL;
-    status = forward_step(&s->engine->forward, &step, cache, s->interrupt, error);
+    status = forward_step(&s->engine->forward, &step, asked == ASKED_ALL ? NULL : &rows, cache, s->interrupt,
+                          error);
     if (status) session_leave(s, n);
     return status;
 }
@@ -188,7 +194,8 @@ static Status evaluate_pieces(Session *s, Error *error) {
             !s->progress.step(s->progress.user, "reading", reading.told, s->n_log - reading.first))
             return error_set(error, STATUS_INTERRUPTED, "interrupted");
         forward->watch = told ? &watch : NULL;
-        Status status = evaluate(s, s->sequence.length + reading.n, error);
+        Status status =
+            evaluate(s, s->sequence.length + reading.n, n == reading.n ? ASKED_LAST : ASKED_NONE, error);
         forward->watch = NULL;
         if (status) return status;
     }
@@ -308,7 +315,7 @@ static Status evaluate_all(Session *s, int64_t from, float *logits, Error *error
     while (s->sequence.length < s->n_log && !status) {
         int64_t first = s->sequence.length, end = first + s->engine->forward.max_tokens;
         if (end > s->n_log) end = s->n_log;
-        status = evaluate(s, end, error);
+        status = evaluate(s, end, end > from ? ASKED_ALL : ASKED_NONE, error);
         int64_t begin = first > from ? first : from;
         if (!status && begin < end)
             status = read_logits(s, first, begin, end, logits + (begin - from) * vocab, error);

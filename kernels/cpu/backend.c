@@ -220,6 +220,7 @@ const Ops *ops_cpu(void) {
         .begin = cpu_begin,
         .embed = cpu_embed,
         .qkv = cpu_qkv,
+        .narrow = cpu_narrow,
         .attend = cpu_attend,
         .out = cpu_out,
         .gate_up = cpu_gate_up,

@@ -247,6 +247,7 @@ const LayerWeights *cpu_layer_weights(const Layer *layer);
 void cpu_free_weights(CpuBackend *cpu);
 
 Status cpu_begin(Backend *, const Step *step, const KvLayer *kv, Error *error);
+Status cpu_narrow(Backend *, const Step *step, const NarrowRows *rows, const KvLayer *kv, Error *error);
 Status cpu_embed(Backend *, const Head *head, void *x, Error *error);
 Status cpu_qkv(Backend *, const Layer *layer, const void *x, const KvLayer *kv, void *q, Error *error);
 Status cpu_attend(Backend *, const void *q, const KvLayer *kv, int window, void *y, Error *error);

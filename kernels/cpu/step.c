@@ -213,3 +213,16 @@ Status cpu_begin(Backend *backend, const Step *step, const KvLayer *kv, Error *e
     cpu->n_tiles = attention_cut_tiles(cpu->sequences, cpu->n_sequences, tile_tokens, cpu->tiles);
     return STATUS_OK;
 }
+
+static void rows_to_front(const int32_t *tokens, int n, int64_t width, float *rows) {
+    for (int i = 0; i < n; i++)
+        memmove(rows + i * width, rows + tokens[i] * width, (size_t)width * sizeof *rows);
+}
+
+Status cpu_narrow(Backend *backend, const Step *step, const NarrowRows *rows, const KvLayer *kv,
+                  Error *error) {
+    const DecoderShape *s = cpu_backend(backend)->shape;
+    rows_to_front(rows->tokens, step->n_tokens, s->hidden_size, rows->x);
+    rows_to_front(rows->tokens, step->n_tokens, (int64_t)s->n_heads * kv_layer_head_dim(s, kv), rows->q);
+    return cpu_begin(backend, step, kv, error);
+}

@@ -349,6 +349,7 @@ const Ops CUDA_OPS = {
     .begin = cuda_begin,
     .embed = cuda_embed,
     .qkv = cuda_qkv,
+    .narrow = cuda_narrow,
     .attend = cuda_attend,
     .out = cuda_out,
     .gate_up = cuda_gate_up,

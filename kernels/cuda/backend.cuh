@@ -245,6 +245,8 @@ static inline size_t cuda_room_bytes(size_t bytes) {
 // ---- one op of ops.h each --------------------------------------------------------------------------------------
 
 Status cuda_begin(Backend *backend, const Step *step, const KvLayer *kv, Error *error);
+Status cuda_narrow(Backend *backend, const Step *step, const NarrowRows *rows, const KvLayer *kv,
+                   Error *error);
 Status cuda_embed(Backend *backend, const Head *head, void *x, Error *error);
 Status cuda_qkv(Backend *backend, const Layer *layer, const void *x, const KvLayer *kv, void *q,
                 Error *error);

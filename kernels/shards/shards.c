@@ -83,6 +83,7 @@ static Ops table_of(const Ops *ops) {
     table.chunk = ops->chunk, table.w8 = ops->w8;
     if (!ops->decode) table.decode = NULL;
     if (!ops->sample_begin || !ops->sample_end) table.sample_begin = NULL, table.sample_end = NULL;
+    if (!ops->narrow) table.narrow = NULL;
     if (!ops->weight_bytes) table.weight_bytes = NULL;
     if (!ops->kernels) table.kernels = NULL;
     return table;
@@ -328,6 +329,7 @@ static const Ops SHARDS_OPS = {
     .begin = shards_begin,
     .embed = shards_embed,
     .qkv = shards_qkv,
+    .narrow = shards_narrow,
     .attend = shards_attend,
     .out = shards_out,
     .gate_up = shards_gate_up,

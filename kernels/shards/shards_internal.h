@@ -145,6 +145,8 @@ Status shards_begin(Backend *backend, const Step *step, const KvLayer *kv, Error
 Status shards_embed(Backend *backend, const Head *head, void *x, Error *error);
 Status shards_qkv(Backend *backend, const Layer *layer, const void *x, const KvLayer *kv, void *q,
                   Error *error);
+Status shards_narrow(Backend *backend, const Step *step, const NarrowRows *rows, const KvLayer *kv,
+                     Error *error);
 Status shards_attend(Backend *backend, const void *q, const KvLayer *kv, int window, void *y, Error *error);
 Status shards_out(Backend *backend, const Layer *layer, const void *y, void *x, Error *error);
 Status shards_gate_up(Backend *backend, const Layer *layer, const void *x, void *g, Error *error);

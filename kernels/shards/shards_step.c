@@ -23,6 +23,7 @@ typedef struct Call {
     void *out;
     const LogitRows *rows;
     const Step *step;
+    const NarrowRows *narrowed;
     bool of_down;
 } Call;
 
@@ -92,6 +93,22 @@ Status shards_qkv(Backend *backend, const Layer *layer, const void *x, const KvL
                   Error *error) {
     Call call = {.s = shards_of(backend), .layer = layer, .in = x, .kv = kv, .out = q};
     return shards_run(call.s, qkv, &call, error);
+}
+
+static Status narrow(void *context, int rank, Error *error) {
+    const Call *c = context;
+    Backend *b = c->s->ranks[rank].backend;
+    Step step = *c->step;
+    step.slot_positions = at(c, rank, step.slot_positions);
+    const NarrowRows rows = {c->narrowed->tokens, at(c, rank, c->narrowed->x), at(c, rank, c->narrowed->q)};
+    const KvLayer kv = shards_kv_at(c->s, rank, c->kv);
+    return b->ops->narrow(b, &step, &rows, &kv, error);
+}
+
+Status shards_narrow(Backend *backend, const Step *step, const NarrowRows *rows, const KvLayer *kv,
+                     Error *error) {
+    Call call = {.s = shards_of(backend), .step = step, .narrowed = rows, .kv = kv};
+    return shards_run(call.s, narrow, &call, error);
 }
 
 static Status attend(void *context, int rank, Error *error) {

@@ -15,6 +15,7 @@ typedef struct Rows {
     const Case *c;
     Side side;
     float *logits; // device [MOST_ROWS, vocab]
+    bool narrows;  // prompts are: the last layer is for the last token alone
     int n, pages_each, lengths[MOST_ROWS];
     int32_t *pages, ids[MOST_ROWS], positions[MOST_ROWS], slots[MOST_ROWS];
 } Rows;
@@ -73,13 +74,17 @@ static void run_ops(Rows *r, const Step *step) {
     Error error;
     int32_t tokens[MOST_ROWS];
     const int windows[TEST_LAYERS] = {r->c->window, 0};
-    const Pass pass = side_pass(s, step, windows);
-    must(ops->begin(s->backend, step, s->kv, &error), &error);
-    must(forward_pass(&pass, &error), &error);
+    Pass pass = side_pass(s, step, windows);
     int n = step->kind == STEP_READING ? 1 : step->n_tokens, most = 4; // rows of logits at once
     for (int i = 0; i < n; i++) tokens[i] = step->kind == STEP_READING ? step->n_tokens - 1 : i;
+    Narrowed narrowed;
+    const int32_t first = 0, *of = tokens;
+    if (r->narrows && step->kind == STEP_READING && narrow_step(step, &(LogitRows){tokens, 1}, &narrowed))
+        pass.narrowed = &narrowed, of = &first;
+    must(ops->begin(s->backend, step, s->kv, &error), &error);
+    must(forward_pass(&pass, &error), &error);
     for (int i = 0; i < n; i += most)
-        must(ops->logits(s->backend, s->head, s->x, &(LogitRows){tokens + i, n - i < most ? n - i : most},
+        must(ops->logits(s->backend, s->head, s->x, &(LogitRows){of + i, n - i < most ? n - i : most},
                          r->logits + (int64_t)i * r->c->vocab, &error),
              &error);
 }
@@ -249,12 +254,13 @@ static float *read_prompt(Rows *r, const int *pieces, int turned) {
 }
 
 static void test_prompt(const Ops *cuda, const Case *c, const TestModel *model, int turned) {
-    static const int PIECES[][8] = {{0}, {1, 7, 64, 100, 0}, {332, 1}, {128, 128, 0}, {2, 2, 130, 0}};
+    static const int PIECES[][8] = {{0}, {0}, {1, 7, 64, 100, 0}, {332, 1}, {128, 128, 0}, {2, 2, 130, 0}};
     Rows r;
     rows_open(&r, cuda, "cuda", c, model);
     void *scale, *cache = NULL, *first_scale = NULL;
     float *whole = NULL;
     for (size_t i = 0; i < sizeof PIECES / sizeof *PIECES; i++) {
+        r.narrows = i > 0 && cuda->narrow;
         float *logits = read_prompt(&r, PIECES[i], turned);
         void *memory = get_cache(&r.side, &scale);
         char what[60];

@@ -17,6 +17,7 @@
 #include "tests/gpu/bases.h"
 #include "tests/gpu/cases.h"
 #include "tests/gpu/engine/engine_tests.h"
+#include "tests/gpu/narrow.h"
 #include "tests/gpu/side.h"
 #include "engine/cache/kv_cache.h"
 
@@ -302,6 +303,10 @@ static void test_on(const Ops *cuda, const char *devices, const Case *c) {
          other = step;
     other.slot_positions = r.cuda.slot_positions;
     test_ops(&r, (const Step *[2]){&step, &other});
+    const int windows[TEST_LAYERS] = {c->window, 0};
+    if (!c->feed_back)
+        test_narrow(&(NarrowCase){&r.cuda, c->name, &other, windows, c->vocab, 4 * r.few_bound});
+    copy_cache(&r.cpu, &r.cuda);
     if (!c->fp8) test_decode(&r, c->past + n, past + n); // whose inputs keep 16 bits here, not on the CPU
 
     side_close(&r.cpu);

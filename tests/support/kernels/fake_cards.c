@@ -156,6 +156,12 @@ static Status fake_begin(Backend *backend, const Step *step, const KvLayer *kv, 
     return ops_cpu()->begin(backend, step, kv, error);
 }
 
+static Status fake_narrow(Backend *backend, const Step *step, const NarrowRows *rows, const KvLayer *kv,
+                          Error *error) {
+    card_of(backend)->n_tokens = step->n_tokens;
+    return ops_cpu()->narrow(backend, step, rows, kv, error);
+}
+
 static Status fake_qkv(Backend *backend, const Layer *layer, const void *x, const KvLayer *kv, void *q,
                        Error *error) {
     if (card_of(backend)->rank == 1 && fakes->fails_qkv > 0 && --fakes->fails_qkv == 0)
@@ -307,7 +313,7 @@ const Ops *fake_cards(FakeCards *what) {
     fake_ops.open = fake_open, fake_ops.close = fake_close;
     fake_ops.memory = fake_memory, fake_ops.weight_bytes = fake_weight_bytes;
     fake_ops.load_layer = fake_load_layer, fake_ops.load_head = fake_load_head;
-    fake_ops.begin = fake_begin, fake_ops.qkv = fake_qkv, fake_ops.out = fake_out;
+    fake_ops.begin = fake_begin, fake_ops.narrow = fake_narrow, fake_ops.qkv = fake_qkv, fake_ops.out = fake_out;
     if (!what->no_decode) {
         fake_ops.decode = fake_decode;
         fake_ops.sample_begin = fake_sample_begin, fake_ops.sample_end = fake_sample_end;

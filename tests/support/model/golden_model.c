@@ -102,7 +102,7 @@ static Status evaluate_step(Engine *engine, const GoldenCase *c, KvCache *cache,
                  .sequences = &all,
                  .page_size = cache->page_size,
                  .slot_positions = cache->slot_positions};
-    if (!status) status = forward_step(&engine->forward, &step, cache, NULL, error);
+    if (!status) status = forward_step(&engine->forward, &step, NULL, cache, NULL, error);
     for (int32_t i = 0; i < n && !status; i++) {
         if (first + i < c->from) continue;
         status = forward_logits(&engine->forward, &i, 1, error);
