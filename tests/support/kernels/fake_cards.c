@@ -313,7 +313,8 @@ const Ops *fake_cards(FakeCards *what) {
     fake_ops.open = fake_open, fake_ops.close = fake_close;
     fake_ops.memory = fake_memory, fake_ops.weight_bytes = fake_weight_bytes;
     fake_ops.load_layer = fake_load_layer, fake_ops.load_head = fake_load_head;
-    fake_ops.begin = fake_begin, fake_ops.narrow = fake_narrow, fake_ops.qkv = fake_qkv, fake_ops.out = fake_out;
+    fake_ops.begin = fake_begin, fake_ops.narrow = fake_narrow, fake_ops.qkv = fake_qkv,
+    fake_ops.out = fake_out;
     if (!what->no_decode) {
         fake_ops.decode = fake_decode;
         fake_ops.sample_begin = fake_sample_begin, fake_ops.sample_end = fake_sample_end;

@@ -59,7 +59,8 @@ static void feed(ShiftStream *s, KvSequence *sequence, const int32_t *ids, const
                  .sequences = &view,
                  .page_size = s->cache.page_size,
                  .slot_positions = s->cache.slot_positions};
-    if (forward_step(&s->engine->forward, &step, NULL, &s->cache, NULL, &error)) fail_msg("%s", error.message);
+    if (forward_step(&s->engine->forward, &step, NULL, &s->cache, NULL, &error))
+        fail_msg("%s", error.message);
     if (forward_logits(&s->engine->forward, &last, 1, &error)) fail_msg("%s", error.message);
     memcpy(logits, s->engine->forward.logits, (size_t)s->vocab * sizeof *logits); // the CPU's memory is ours
 }
