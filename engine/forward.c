@@ -96,6 +96,14 @@ Pass forward_pass_of(const Forward *f, const Step *step, const KvCache *cache, c
     };
 }
 
+// Of weights in FP8 few rows have inputs in 16 bits on a GPU, as in decoding, and a prompt's have 8: those stay together.
+static bool may_narrow(const Forward *f, const Step *step, const LogitRows *wanted) {
+    const DecoderShape *s = &f->model->shape;
+    const Ops *ops = f->backend->ops;
+    return ops->narrow && !f->tap && s->token_size == 0 && s->fp8_inputs == FP8_INPUTS_KEPT &&
+           (wanted->n == 0 || narrow_saves(s, step->n_tokens - wanted->n) >= ops->narrow_from);
+}
+
 Status forward_step(Forward *f, const Step *step, const LogitRows *wanted, const KvCache *cache,
                     const atomic_int *interrupt, Error *error) {
     Backend *b = f->backend;
@@ -107,8 +115,7 @@ Status forward_step(Forward *f, const Step *step, const LogitRows *wanted, const
     f->has_logits = !s;
     if (s != STATUS_UNSUPPORTED) return s;
     pass.watch = f->watch; // not before: a step that is being captured must not be waited for
-    if (wanted && b->ops->narrow && !f->tap && pass.shape->token_size == 0 &&
-        narrow_step(step, wanted, &narrowed)) {
+    if (wanted && may_narrow(f, step, wanted) && narrow_step(step, wanted, &narrowed)) {
         pass.narrowed = &narrowed;
         f->n_narrowed = wanted->n;
     }

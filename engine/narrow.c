@@ -45,3 +45,8 @@ bool narrow_step(const Step *step, const LogitRows *rows, Narrowed *narrowed) {
         if (!take_sequence(step, &step->sequences[i], rows, &row, narrowed)) return false;
     return row == rows->n;
 }
+
+double narrow_saves(const DecoderShape *s, int n_tokens) {
+    return n_tokens * (double)s->hidden_size *
+           ((double)s->n_heads * s->head_dim + 3.0 * (double)decoder_ffn_width(s));
+}

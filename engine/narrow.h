@@ -19,4 +19,7 @@ typedef struct Narrowed {
 // fewer, where they are too many, not the last ones of their sequences, or of a prefix that is seen both ways.
 bool narrow_step(const Step *step, const LogitRows *rows, Narrowed *narrowed);
 
+// Multiplications that so many tokens fewer save in the last layer, about.
+double narrow_saves(const DecoderShape *shape, int n_tokens);
+
 #endif

@@ -292,6 +292,7 @@ typedef struct Ops {
     const VisitOps *visits; // optional (NULL: no layers visit)
     // Optional (NULL: there is one device): what several backends of this table need to be one, kernels/shards/shard_ops.h.
     const struct ShardOps *shards;
+    double narrow_from; // multiplications that narrow() must save to be worth its own cost
 } Ops;
 
 struct Backend {

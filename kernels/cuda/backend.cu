@@ -370,6 +370,8 @@ const Ops CUDA_OPS = {
     .layer_weights = NULL,
     .visits = &CUDA_VISITS,
     .shards = &CUDA_SHARDS,
+    .narrow_from =
+        2e10, // some 60 us of products: it takes an upload, and kernels that cannot overlap the last one
 };
 
 extern "C" __attribute__((visibility("default"))) const Ops *palaver_cuda_ops(int abi) {

@@ -84,6 +84,7 @@ static Ops table_of(const Ops *ops) {
     if (!ops->decode) table.decode = NULL;
     if (!ops->sample_begin || !ops->sample_end) table.sample_begin = NULL, table.sample_end = NULL;
     if (!ops->narrow) table.narrow = NULL;
+    table.narrow_from = ops->narrow_from;
     if (!ops->weight_bytes) table.weight_bytes = NULL;
     if (!ops->kernels) table.kernels = NULL;
     return table;

@@ -84,11 +84,21 @@ static void others_stay_as_they_are(void **state) {
     assert_false(narrow_step(&step, &(LogitRows){many + NARROW_MOST - 1, NARROW_MOST + 1}, &n));
 }
 
+// Llama-2-7B: 1,023 tokens fewer, each of 4,096 x (4,096 + 3 x 11,008) multiplications.
+static void what_is_saved_is_counted(void **state) {
+    (void)state;
+    const DecoderShape shape = {
+        .hidden_size = 4096, .n_heads = 32, .head_dim = 128, .intermediate_size = 11008};
+    assert_true(narrow_saves(&shape, 1023) == 1023.0 * 4096 * (4096 + 3 * 11008));
+    assert_true(narrow_saves(&shape, 0) == 0);
+}
+
 // ---- logits -----------------------------------------------------------------------------------------------
 
 enum { CONTEXT = 64, CHUNK = 16, PROMPT = 43, MORE = 7 };
 
 static int n_narrowed, n_rows;
+static double narrow_from;
 static const Ops *plain;
 
 static Status count_narrow(Backend *backend, const Step *step, const NarrowRows *rows, const KvLayer *kv,
@@ -104,6 +114,7 @@ static const Ops *ops_that(bool narrow, const Ops *ops) {
     plain = ops;
     wrapped = *ops;
     wrapped.narrow = narrow ? count_narrow : NULL;
+    wrapped.narrow_from = narrow_from;
     return &wrapped;
 }
 
@@ -189,6 +200,19 @@ static void every_architecture_gives_what_it_gives_without(void **state) {
     assert_int_equal(n_rows, n_narrowed);
 }
 
+// A backend that wants more to be saved than there is in a small model.
+static void a_backend_says_from_when_on(void **state) {
+    (void)state;
+    n_narrowed = 0;
+    narrow_from = 1e12;
+    check(GOLDEN_MODELS "/llama", "cpu", false, DTYPE_F32);
+    assert_int_equal(n_narrowed, 0);
+    narrow_from = 1;
+    check(GOLDEN_MODELS "/llama", "cpu", false, DTYPE_F32);
+    assert_true(n_narrowed > 0);
+    narrow_from = 0;
+}
+
 static void several_cards_do_as_well(void **state) {
     (void)state;
     static const char *const MODELS[] = {GOLDEN_MODELS "/llama",    GOLDEN_MODELS "/qwen2",
@@ -205,7 +229,9 @@ int main(int argc, char **argv) {
         cmocka_unit_test(steps_are_narrowed_to_last_tokens),
         cmocka_unit_test(a_sequence_that_is_not_asked_is_left_out),
         cmocka_unit_test(others_stay_as_they_are),
+        cmocka_unit_test(what_is_saved_is_counted),
         cmocka_unit_test(every_architecture_gives_what_it_gives_without),
+        cmocka_unit_test(a_backend_says_from_when_on),
         cmocka_unit_test(several_cards_do_as_well),
     };
     return test_main("narrow", argc, argv, tests);
