@@ -62,11 +62,12 @@ else ifneq ($(origin CUDA_ARCH),file)
 CARDS := -$(firstword $(shell echo '$(CUDA_ARCH)' | cksum))
 endif
 # ALSO=80: for these cards besides, but of a file that is compiled many times (INSTANCES below) its first instance only.
-# So CI compiles the plug-in for Hopper and sees that all its code is for 8.0, too: whole, two cores would take 25 minutes.
-CARDS := $(CARDS)$(if $(ALSO),-also-$(ALSO))
+# FAST=1: compiled in two fifths of the time, without most optimisations. So CI compiles the plug-in for Hopper, whole, and
+# sees that all its code is for 8.0, too.
+CARDS := $(CARDS)$(if $(ALSO),-also-$(ALSO))$(if $(FAST),-fast)
 CUDA_TREE := cuda$(CARDS)
 CHECKED_TREE := checked$(CARDS)
-NV_FLAGS   = -std=c++17 -O3 -I. -MMD -MP $(CUDA_ARCH) -Xcompiler -fPIC,-fvisibility=hidden,-Wall
+NV_FLAGS   = -std=c++17 -O3 $(if $(FAST),--Ofast-compile=max) -I. -MMD -MP $(CUDA_ARCH) -Xcompiler -fPIC,-fvisibility=hidden,-Wall
 PLUGIN    := $(BUILD)/libpalaver-cuda.so
 CHECKED   := $(BUILD)/checked/libpalaver-cuda.so
 PLUGIN_C  := $(patsubst %,$(BUILD)/cuda/%.o,kernels/base/status.c kernels/dtype.c kernels/kv_layout.c kernels/cache_attention.c \
@@ -142,10 +143,9 @@ CU_MANY   := $(if $(NVCC),$(shell grep -l '^// INSTANCES: ' $(CU)))
 instances  = $(shell sed -n 's,^// INSTANCES: ,,p' $(1))
 # These come first: they take longest, and two cores should end together.
 CU_OBJECTS := $(foreach f,$(CU_MANY),$(patsubst %,$f@%,$(call instances,$f))) $(filter-out $(CU_MANY),$(CU))
-# What a first talk needs of them (FIRST=1, as make chat has it where there is no plug-in yet): a quarter of the compiling.
+# What a first talk needs of them (FIRST=1, as make chat has it where there is no plug-in yet): a sixth of the compiling.
 # The rest is NULL in the plug-in: kernels/cuda/device/built.cuh.
-FIRST_WORDS := $(addprefix FORMAT_,F32 F16 BF16 Q8 Q4M) $(addprefix DTYPE_,F32 F16 BF16) TILES_OF_F16 TILES_OF_ANY \
-    $(foreach n,1 2 4,DECODE_F16$(,)8$(,)$n$(,)false DECODE_F16$(,)8$(,)$n$(,)false$(,)DECODE_FOUR)
+FIRST_WORDS := FORMAT_Q8 FORMAT_Q4M DTYPE_F16 TILES_OF_F16 DECODE_F16$(,)8$(,)1$(,)false DECODE_F16$(,)8$(,)4$(,)false
 if_first = $(if $(findstring @,$1),$(if $(filter $(FIRST_WORDS),$(lastword $(subst @, ,$1))),$1),$1)
 ifdef FIRST
 CU_OBJECTS := $(filter-out $(addprefix kernels/cuda/,experts/% latent/% attention/latent.cu w8/tile% w8/flat%),\
@@ -169,7 +169,7 @@ $(PLUGIN) $(CHECKED):
 	    if (s ~ /^_Z/ && !(s in there)) {print "  missing: an instance of " s; missing = 1} exit missing}' || { rm $@; exit 1; })
 # One that was linked for other cards, or for a first talk, is linked again.
 $(PLUGIN) $(CHECKED): $(BUILD)/cuda/cards
-linked_for = $(CUDA_ARCH)$(if $(ALSO), also $(ALSO))$(if $(FIRST), first)
+linked_for = $(CUDA_ARCH)$(if $(ALSO), also $(ALSO))$(if $(FIRST), first)$(if $(FAST), fast)
 $(BUILD)/cuda/cards: always
 	@mkdir -p $(@D); echo '$(linked_for)' | cmp -s - $@ || echo '$(linked_for)' >$@
 .PHONY: always

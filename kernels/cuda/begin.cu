@@ -3,6 +3,7 @@
 #include "kernels/both_ways.h"
 #include "kernels/temperature.h"
 
+#include <stdio.h>
 #include <string.h>
 
 struct BeginArguments {
@@ -200,9 +201,13 @@ Status cuda_split_plan(const CudaBackend *cuda, const Step *step, const AttendHe
         int n = step->sequences[s].n_tokens < cut.most ? step->sequences[s].n_tokens : cut.most;
         if (n > plan->tokens) plan->tokens = n;
     }
+    if (kv && !split_built(kv->type)) {
+        char what[40];
+        snprintf(what, sizeof what, "a cache of %s", dtype_name(kv->type));
+        return built_lacks(what, error);
+    }
     if (step->kind != STEP_ANY || !kv)
         return STATUS_OK; // of no account, and who attends to no cache is not cut
-    if (!split_built(kv->type)) return built_lacks("a cache of integers", error);
     SplitFit fit;
     Status status =
         cuda_check(split_fit(&cuda->device.card, kv, heads, plan->tokens, &fit), error, "splits of a cache");

@@ -5,6 +5,7 @@
 
 #include "kernels/alibi.h"
 #include "kernels/cuda/backend.cuh"
+#include "kernels/cuda/device/built.cuh"
 #include "kernels/cuda/device/ptx.cuh"
 
 // A mask of the caller's.
@@ -166,6 +167,7 @@ cudaError_t attend_by_wgmma(const CudaBackend *cuda, const AttendLaunch *launch)
 cudaError_t attend_as_halves(CudaBackend *cuda, const AttendLaunch *launch);
 size_t halves_bytes(const AttendLaunch *launch); // scratch for keys and values in f16
 enum TileCaches { TILES_OF_ANY, TILES_OF_F16 };  // the latter: caches in f16, no ALiBi
-template <TileCaches CACHES> cudaError_t tile_launch(const CudaBackend *cuda, const AttendLaunch *launch);
+template <TileCaches CACHES>
+MAY_LACK cudaError_t tile_launch(const CudaBackend *cuda, const AttendLaunch *launch);
 
 #endif

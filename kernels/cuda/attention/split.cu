@@ -33,8 +33,18 @@ bool scales_fit(const SplitArguments *a, int group, int bytes) {
 }
 
 bool split_built(DType type) {
-    return type == DTYPE_INT8 ? is_built(split_launch<DTYPE_INT8>)
-                              : type != DTYPE_INT4 || is_built(split_launch<DTYPE_INT4>);
+    switch (type) {
+    case DTYPE_F32:
+        return is_built(split_launch<DTYPE_F32>);
+    case DTYPE_BF16:
+        return is_built(split_launch<DTYPE_BF16>);
+    case DTYPE_INT8:
+        return is_built(split_launch<DTYPE_INT8>);
+    case DTYPE_INT4:
+        return is_built(split_launch<DTYPE_INT4>);
+    default:
+        return is_built(split_launch<DTYPE_F16>);
+    }
 }
 
 cudaError_t split_fit(const Card *card, const KvLayer *kv, const AttendHeads *heads, int tokens,
