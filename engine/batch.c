@@ -88,7 +88,7 @@ static Step step_of(const Batch *b, StepKind kind, int n_tokens, int n_sequences
     };
 }
 
-// wanted: forward_step().
+// wanted: as forward_step() takes it.
 static Status run_step(Batch *b, const Step *step, const LogitRows *wanted, Error *error) {
     b->engine->logits_of = NULL;
     return forward_step(&b->engine->forward, step, wanted, &b->engine->cache, b->interrupt, error);

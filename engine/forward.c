@@ -96,12 +96,14 @@ Pass forward_pass_of(const Forward *f, const Step *step, const KvCache *cache, c
     };
 }
 
-// Of weights in FP8 few rows have inputs in 16 bits on a GPU, as in decoding, and a prompt's have 8: those stay together.
+// Few rows have inputs as decoding has: of quantised weights in 8 bits on a GPU, which a prompt's last token may have as the
+// tokens behind it do; but of weights in FP8 in 16 bits, where the makers round them: those stay as a prompt's.
 static bool may_narrow(const Forward *f, const Step *step, const LogitRows *wanted) {
     const DecoderShape *s = &f->model->shape;
     const Ops *ops = f->backend->ops;
-    return ops->narrow && !f->tap && s->token_size == 0 && s->fp8_inputs == FP8_INPUTS_KEPT &&
-           (wanted->n == 0 || narrow_saves(s, step->n_tokens - wanted->n) >= ops->narrow_from);
+    if (!ops->narrow || f->tap || s->token_size > 0) return false;
+    return wanted->n == 0 || (s->fp8_inputs == FP8_INPUTS_KEPT &&
+                              narrow_saves(s, step->n_tokens - wanted->n) >= ops->narrow_from);
 }
 
 Status forward_step(Forward *f, const Step *step, const LogitRows *wanted, const KvCache *cache,
@@ -123,6 +125,7 @@ Status forward_step(Forward *f, const Step *step, const LogitRows *wanted, const
     if (!s) s = done(&pass, PROFILE_BEGIN, b->ops->begin(b, step, cache->layers, error), error);
     if (!s) s = forward_pass(&pass, error);
     if (!s && f->profile) s = profile_end(f->profile, b, error);
+    if (f->profile) f->profile->narrowed = f->n_narrowed > 0;
     return s;
 }
 

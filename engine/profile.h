@@ -23,6 +23,7 @@ typedef enum ProfileOp {
 typedef struct Profile {
     double seconds[PROFILE_N_OPS]; // in all
     int64_t calls[PROFILE_N_OPS];
+    bool narrowed;                       // the last step was, to a token (engine/narrow.h)
     char kernels[256];                   // that the last step took, by op; empty where there is no choice
     int n;                               // ops since the first stamp that are not added up yet
     unsigned char marks[OPS_MAX_STAMPS]; // [n] which

@@ -53,6 +53,7 @@ struct CudaStep {
     const float *normed_by;  // by these weights; NULL: none
     bool flat_large;         // the ring of the flat GEMM that was launched last: flat/flat_wgmma.cuh
     Chosen chosen;           // what its ops have taken so far
+    Chosen before;           // of a narrowed step: what those of all tokens had taken
 };
 
 // How a step's tiles of few tokens are cut: for these heads over such a cache.

@@ -165,8 +165,9 @@ static void print_profile(const Model *model, const Profile *p, int passes, int 
         fprintf(out, "  %-8s %9.3f ms %5.1f%% %8.1f us a call", profile_op_name((ProfileOp)op), 1e3 * seconds,
                 100 * p->seconds[op] / total, 1e6 * p->seconds[op] / (double)p->calls[op]);
         double bytes = weights_of(model, (ProfileOp)op, matrix_bytes);
-        // Logits are the last token's only, and so are the last layer's parts behind its attention (engine/narrow.h).
-        const double narrowed = op >= PROFILE_OUT && op <= PROFILE_DOWN ? 1.0 / model->shape.n_layers : 0;
+        // Logits are the last token's only, and where a step was narrowed, what its last layer does behind attention.
+        const bool behind = op >= PROFILE_OUT && op <= PROFILE_DOWN;
+        const double narrowed = p->narrowed && behind ? 1.0 / model->shape.n_layers : 0;
         double rows = op == PROFILE_LOGITS ? 1 : n_tokens * (1 - narrowed) + narrowed;
         if (bytes > 0 && n_tokens == 1) fprintf(out, " %8.1f GB/s", bytes / seconds / 1e9);
         if (bytes > 0 && n_tokens > 1)

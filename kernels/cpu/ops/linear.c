@@ -111,7 +111,6 @@ Activations cpu_normed(CpuBackend *cpu, const NormedRows *rows, const Matrix *co
 
 #define ROW_UNIT 16 // the loops compute so many rows at a time
 #define PARTS_A_THREAD 4
-#define LEAST_UNITS 4 // a part, for parts of several sizes
 
 int64_t cpu_row_parts(const CpuBackend *cpu, int64_t n) {
     int64_t units = (n + ROW_UNIT - 1) / ROW_UNIT, parts = threads_count(cpu->threads);
@@ -119,11 +118,12 @@ int64_t cpu_row_parts(const CpuBackend *cpu, int64_t n) {
     return parts < units ? parts : units;
 }
 
-// Where there are enough rows parts get smaller, as the square of how many are left: so a thread that the system held up
-// is not waited for long at the end, and input is read less often than by many small parts.
+// Where there are enough rows (units half as many as parts squared: of fewer, several of the last parts would be empty) parts
+// get smaller, as the square of how many are left: so a thread that the system held up is not waited for long at the end, and
+// input is read less often than by many small parts.
 int64_t cpu_part_start(int64_t n, int64_t n_parts, int64_t part) {
     const int64_t units = (n + ROW_UNIT - 1) / ROW_UNIT, left = n_parts - part;
-    const int64_t unit = units < LEAST_UNITS * n_parts ? units * part / n_parts
+    const int64_t unit = 2 * units < n_parts * n_parts ? units * part / n_parts
                                                        : units - units * left * left / (n_parts * n_parts);
     return unit * ROW_UNIT < n ? unit * ROW_UNIT : n;
 }

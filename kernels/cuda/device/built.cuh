@@ -1,7 +1,7 @@
 // What a plug-in may lack that was built for a first talk (FIRST in the Makefile): kernels for weights of formats that the
 // default model has none of, W8 and FP8, for experts, for latents, for caches that are not in f16, and most decoding kernels.
-// What launches them is declared so that it is NULL where it was not linked. Nothing goes another, slower way for that: a
-// model or a cache that needs them is refused.
+// What launches them is declared so that it is NULL where it was not linked. Nothing goes another, slower way on the
+// device for that: a model or a cache that needs them is refused.
 #ifndef PALAVER_KERNELS_CUDA_DEVICE_BUILT_CUH
 #define PALAVER_KERNELS_CUDA_DEVICE_BUILT_CUH
 

@@ -35,11 +35,15 @@ Status cuda_stamp_seconds(Backend *backend, int n, double *seconds, Error *error
 }
 
 void cuda_kernels(const Backend *backend, char *text, size_t size) {
-    const Chosen *c = &((const CudaBackend *)backend)->step.chosen;
+    const CudaStep *step = &((const CudaBackend *)backend)->step;
+    const Chosen *c = &step->chosen,
+                 *b = &step->before; // most layers, where a step was narrowed in its last one
     const struct {
         const char *op, *kernel;
-    } all[] = {{"qkv", c->qkv}, {"heads", c->heads},     {"attend", c->tiles}, {"attend", c->few},
-               {"out", c->out}, {"gate_up", c->gate_up}, {"down", c->down},    {"logits", c->logits}};
+    } all[] = {{"qkv", b->qkv ? b->qkv : c->qkv},          {"heads", b->heads ? b->heads : c->heads},
+               {"attend", b->tiles ? b->tiles : c->tiles}, {"attend", b->tiles ? b->few : c->few},
+               {"out", b->out ? b->out : c->out},          {"gate_up", b->gate_up ? b->gate_up : c->gate_up},
+               {"down", b->down ? b->down : c->down},      {"logits", c->logits}};
     size_t used = 0;
     *text = 0;
     for (auto &a : all)

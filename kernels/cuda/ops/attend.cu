@@ -47,8 +47,9 @@ static cudaError_t attend_by(CudaBackend *cuda, AttendKernel kernel, bool few, A
         return attend_as_halves(cuda, &l);
     case ATTEND_TILE_F16:
         return tile_launch<TILES_OF_F16>(cuda, &l);
-    default:
-        return tile_launch<TILES_OF_ANY>(cuda, &l);
+    default: // which the operator of its own may ask a first talk's plug-in for
+        return is_built(tile_launch<TILES_OF_ANY>) ? tile_launch<TILES_OF_ANY>(cuda, &l)
+                                                   : cudaErrorNotSupported;
     }
 }
 

@@ -40,5 +40,8 @@ Status cuda_narrow(Backend *backend, const Step *step, const NarrowRows *rows, c
         to_front(cuda, step, rows->tokens, (size_t)s->hidden_size * sizeof(float), rows->x, error);
     if (!status)
         status = to_front(cuda, step, rows->tokens, heads * operand_bytes(cuda->operand), rows->q, error);
-    return status ? status : cuda_begin(backend, step, kv, error);
+    const Chosen before = cuda->step.chosen;
+    if (!status) status = cuda_begin(backend, step, kv, error);
+    if (!status) cuda->step.before = before;
+    return status;
 }
