@@ -5,7 +5,7 @@ static Status done(const Pass *p, ProfileOp op, Status status, Error *error) {
     return status || !p->profile ? status : profile_mark(p->profile, p->backend, op, error);
 }
 
-// Whether only some tokens of the step go on from here in a layer, its last.
+// Whether it is the layer, the last one, that only some of the step's tokens go through.
 static bool narrows(const Pass *p, int l) {
     return p->narrowed && l == p->shape->n_layers - 1;
 }

@@ -132,8 +132,8 @@ typedef struct LogitRows {
 // Tokens of a step that go through the last layer, and what came of them so far.
 typedef struct NarrowRows {
     const int32_t *tokens; // host [at most NARROW_MOST], rising
-    void *x;               // [n_tokens, hidden_size]
-    void *q;               // [n_tokens, n_heads*head_dim]
+    void *x;               // [n_tokens of the step in hand, hidden_size]
+    void *q;               // [the same, n_heads*head_dim]
 } NarrowRows;
 
 enum { NARROW_MOST = 64 };

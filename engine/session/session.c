@@ -89,15 +89,11 @@ void session_leave(Session *s, int n) {
     kv_sequence_truncate(&s->engine->cache, &s->sequence, s->sequence.length - n);
 }
 
-// How many of the last tokens of a step logits are asked of.
-typedef enum Asked { ASKED_NONE, ASKED_LAST, ASKED_ALL } Asked;
-
-// Evaluates the log's tokens [cached, end), at most a chunk of them. If it fails, the cache is as it was.
-static Status evaluate(Session *s, int64_t end, Asked asked, Error *error) {
+// Evaluates the log's tokens [cached, end), at most a chunk of them. If it fails, the cache is as it was. wanted: as
+// forward_step() takes it.
+static Status evaluate(Session *s, int64_t end, const LogitRows *wanted, Error *error) {
     KvCache *cache = &s->engine->cache;
     int n = (int)(end - s->sequence.length);
-    const int32_t last = n - 1;
-    const LogitRows rows = {&last, asked == ASKED_LAST};
     StepSequence all;
     SessionPart part = {s->ids, s->positions, s->slots, &all};
     Status status = session_enter(s, n, &part, error);
@@ -114,8 +110,7 @@ static Status evaluate(Session *s, int64_t end, Asked asked, Error *error) {
         .kind = STEP_ANY,
     };
     s->engine->rows_ahead = NULL;
-    status = forward_step(&s->engine->forward, &step, asked == ASKED_ALL ? NULL : &rows, cache, s->interrupt,
-                          error);
+    status = forward_step(&s->engine->forward, &step, wanted, cache, s->interrupt, error);
     if (status) session_leave(s, n);
     return status;
 }
@@ -187,19 +182,20 @@ static Status evaluate_pieces(Session *s, Error *error) {
     Reading reading = {.session = s, .first = s->sequence.length, .look = 1, .looked = clock_seconds()};
     const LayerWatch watch = {on_layer, &reading};
     bool told = s->progress.step && session_pending(s) > 1;
+    int32_t last = -1; // of the step in hand
     while (s->sequence.length < s->n_log) {
         int64_t n = session_pending(s);
         reading.n = forward_piece(forward, n);
         if (told && n > reading.n &&
             !s->progress.step(s->progress.user, "reading", reading.told, s->n_log - reading.first))
             return error_set(error, STATUS_INTERRUPTED, "interrupted");
+        last = reading.n - 1;
         forward->watch = told ? &watch : NULL;
         Status status =
-            evaluate(s, s->sequence.length + reading.n, n == reading.n ? ASKED_LAST : ASKED_NONE, error);
+            evaluate(s, s->sequence.length + reading.n, &(LogitRows){&last, n == reading.n}, error);
         forward->watch = NULL;
         if (status) return status;
     }
-    int last = reading.n - 1;
     s->engine->logits_of = NULL;
     Status status = forward_logits(forward, &last, 1, error);
     if (!status) s->engine->logits_of = s;
@@ -310,12 +306,13 @@ static Status read_logits(Session *s, int64_t first, int64_t from, int64_t to, f
 // Evaluates what is pending, a chunk at a time; the logits of log positions from `from` on go to `logits`.
 static Status evaluate_all(Session *s, int64_t from, float *logits, Error *error) {
     int64_t vocab = s->engine->model->shape.vocab_size;
+    const LogitRows none = {NULL, 0};
     Status status = STATUS_OK;
     s->settled = s->sequence.length;
     while (s->sequence.length < s->n_log && !status) {
         int64_t first = s->sequence.length, end = first + s->engine->forward.max_tokens;
         if (end > s->n_log) end = s->n_log;
-        status = evaluate(s, end, end > from ? ASKED_ALL : ASKED_NONE, error);
+        status = evaluate(s, end, end > from ? NULL : &none, error);
         int64_t begin = first > from ? first : from;
         if (!status && begin < end)
             status = read_logits(s, first, begin, end, logits + (begin - from) * vocab, error);

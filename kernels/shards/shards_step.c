@@ -31,6 +31,12 @@ static void *at(const Call *c, int rank, const void *memory) {
     return shards_memory_at(c->s, rank, memory);
 }
 
+static Step step_at(const Shards *s, int rank, const Step *step) {
+    Step own = *step;
+    own.slot_positions = shards_memory_at(s, rank, step->slot_positions);
+    return own;
+}
+
 // ---- begin, embed -----------------------------------------------------------------------------------------
 
 // What an op that failed has left in the parts must not be added up by the next step.
@@ -55,8 +61,7 @@ static Status settled(Shards *s, Error *error) {
 static Status begin(void *context, int rank, Error *error) {
     const Call *c = context;
     Backend *b = c->s->ranks[rank].backend;
-    Step step = *c->step;
-    step.slot_positions = at(c, rank, step.slot_positions);
+    const Step step = step_at(c->s, rank, c->step);
     if (!c->kv) return b->ops->begin(b, &step, NULL, error);
     const KvLayer kv = shards_kv_at(c->s, rank, c->kv);
     return b->ops->begin(b, &step, &kv, error);
@@ -98,8 +103,7 @@ Status shards_qkv(Backend *backend, const Layer *layer, const void *x, const KvL
 static Status narrow(void *context, int rank, Error *error) {
     const Call *c = context;
     Backend *b = c->s->ranks[rank].backend;
-    Step step = *c->step;
-    step.slot_positions = at(c, rank, step.slot_positions);
+    const Step step = step_at(c->s, rank, c->step);
     const NarrowRows rows = {c->narrowed->tokens, at(c, rank, c->narrowed->x), at(c, rank, c->narrowed->q)};
     const KvLayer kv = shards_kv_at(c->s, rank, c->kv);
     return b->ops->narrow(b, &step, &rows, &kv, error);
@@ -228,9 +232,8 @@ static Status decode(void *context, int rank, Error *error) {
     Decoding *d = context;
     Shards *s = d->s;
     const Rank *r = &s->ranks[rank];
-    Step step = *d->step->step;
+    const Step step = step_at(s, rank, d->step->step);
     DecodeStep own = *d->step;
-    step.slot_positions = shards_memory_at(s, rank, step.slot_positions);
     own.step = &step;
     own.head = d->step->head->own[rank];
     for (int l = 0; l < s->whole->n_layers; l++) r->layers[l] = d->step->layers[l]->own[rank];

@@ -109,8 +109,8 @@ Activations cpu_normed(CpuBackend *cpu, const NormedRows *rows, const Matrix *co
 
 // ---- rows in parts ------------------------------------------------------------------------------------
 
-#define ROW_UNIT 16 // the loops compute so many rows at a time
-#define PARTS_A_THREAD 4
+#define ROW_UNIT 16      // the loops compute so many rows at a time
+#define PARTS_A_THREAD 4 // so that a thread that is held up does not hold up the others for long
 
 int64_t cpu_row_parts(const CpuBackend *cpu, int64_t n) {
     int64_t units = (n + ROW_UNIT - 1) / ROW_UNIT, parts = threads_count(cpu->threads);

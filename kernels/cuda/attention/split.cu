@@ -32,19 +32,24 @@ bool scales_fit(const SplitArguments *a, int group, int bytes) {
            all % (uint64_t)(bytes < 16 ? bytes : 16) == 0;
 }
 
-bool split_built(DType type) {
+// NULL: see device/built.cuh.
+static decltype(&split_launch<DTYPE_F16>) launcher_of(DType type) {
     switch (type) {
     case DTYPE_F32:
-        return is_built(split_launch<DTYPE_F32>);
+        return split_launch<DTYPE_F32>;
+    case DTYPE_F16:
+        return split_launch<DTYPE_F16>;
     case DTYPE_BF16:
-        return is_built(split_launch<DTYPE_BF16>);
+        return split_launch<DTYPE_BF16>;
     case DTYPE_INT8:
-        return is_built(split_launch<DTYPE_INT8>);
-    case DTYPE_INT4:
-        return is_built(split_launch<DTYPE_INT4>);
+        return split_launch<DTYPE_INT8>;
     default:
-        return is_built(split_launch<DTYPE_F16>);
+        return split_launch<DTYPE_INT4>;
     }
+}
+
+bool split_built(DType type) {
+    return is_built(launcher_of(type));
 }
 
 cudaError_t split_fit(const Card *card, const KvLayer *kv, const AttendHeads *heads, int tokens,
@@ -96,16 +101,5 @@ static SplitArguments arguments_of(const CudaBackend *cuda, const AttendLaunch *
 
 cudaError_t attend_splits(CudaBackend *cuda, const AttendLaunch *launch) {
     SplitArguments a = arguments_of(cuda, launch);
-    switch (launch->a.kv.type) {
-    case DTYPE_F32:
-        return split_launch<DTYPE_F32>(cuda, &a);
-    case DTYPE_F16:
-        return split_launch<DTYPE_F16>(cuda, &a);
-    case DTYPE_BF16:
-        return split_launch<DTYPE_BF16>(cuda, &a);
-    case DTYPE_INT8:
-        return split_launch<DTYPE_INT8>(cuda, &a);
-    default:
-        return split_launch<DTYPE_INT4>(cuda, &a);
-    }
+    return launcher_of(launch->a.kv.type)(cuda, &a);
 }

@@ -36,14 +36,20 @@ Status cuda_stamp_seconds(Backend *backend, int n, double *seconds, Error *error
 
 void cuda_kernels(const Backend *backend, char *text, size_t size) {
     const CudaStep *step = &((const CudaBackend *)backend)->step;
-    const Chosen *c = &step->chosen,
-                 *b = &step->before; // most layers, where a step was narrowed in its last one
+    // Of a narrowed step what most layers took.
+    const auto taken = [step](const char *Chosen::*op) {
+        return step->before.*op ? step->before.*op : step->chosen.*op;
+    };
     const struct {
         const char *op, *kernel;
-    } all[] = {{"qkv", b->qkv ? b->qkv : c->qkv},          {"heads", b->heads ? b->heads : c->heads},
-               {"attend", b->tiles ? b->tiles : c->tiles}, {"attend", b->tiles ? b->few : c->few},
-               {"out", b->out ? b->out : c->out},          {"gate_up", b->gate_up ? b->gate_up : c->gate_up},
-               {"down", b->down ? b->down : c->down},      {"logits", c->logits}};
+    } all[] = {{"qkv", taken(&Chosen::qkv)},
+               {"heads", taken(&Chosen::heads)},
+               {"attend", taken(&Chosen::tiles)},
+               {"attend", step->before.tiles ? step->before.few : step->chosen.few},
+               {"out", taken(&Chosen::out)},
+               {"gate_up", taken(&Chosen::gate_up)},
+               {"down", taken(&Chosen::down)},
+               {"logits", step->chosen.logits}};
     size_t used = 0;
     *text = 0;
     for (auto &a : all)
