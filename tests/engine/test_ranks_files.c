@@ -6,7 +6,7 @@
 #include "tests/support/model/golden_model.h"
 #include "tests/support/files.h"
 #include "tests/support/kernels/random.h"
-#include "tests/support/ranks.h"
+#include "tests/support/ranks/ranks.h"
 #include "tests/support/test.h"
 
 #include <dirent.h>

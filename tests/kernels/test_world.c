@@ -2,7 +2,7 @@
 // who has begun to join and does not go on ends it soon.
 #include "kernels/base/clock.h"
 #include "kernels/hosts/world_internal.h"
-#include "tests/support/ranks.h"
+#include "tests/support/ranks/ranks.h"
 #include "tests/support/kernels/random.h"
 #include "tests/support/test.h"
 

@@ -1,10 +1,8 @@
 // A model over several processes of this host: they say what one says, and refuse whom they do not know.
-#include "kernels/base/clock.h"
 #include "tests/support/files.h"
-#include "tests/support/patience.h"
 #include "tests/support/program.h"
-#include "tests/support/rank_process.h"
-#include "tests/support/ranks.h"
+#include "tests/support/ranks/rank_process.h"
+#include "tests/support/ranks/ranks.h"
 #include "tests/support/test.h"
 
 #include <signal.h>
@@ -16,23 +14,17 @@
 #define MANY_AT_ONCE                                                                                         \
     BABBLER "|--seed=1|--max-tokens=4|--threads=1|--device=cpu|--context=64|--jsonl|--ordered|--parallel=3"
 
-enum { TURNS = 12, ROOM = 600, SOON = 10 };
-
-static const char SCRIPT[] =
-    "Question 0.\nQuestion 1.\nQuestion 2.\nQuestion 3.\nQuestion 4.\nQuestion 5.\n"
-    "Question 6.\nQuestion 7.\nQuestion 8.\nQuestion 9.\nQuestion 10.\nQuestion 11.\n";
-
-// ---- what they say ------------------------------------------------------------------------------------------------
+enum { ROOM = 600, SOON = 10 };
 
 static void they_say_what_one_says(void **state) {
     (void)state;
-    char address[64], said[4096];
+    char said[4096];
     Run alone;
-    program_run(&alone, RANKS_TALK, SCRIPT);
+    program_run(&alone, RANKS_TALK, RANKS_SCRIPT);
     expect_status(&alone, 0);
-    ranks_address(address);
-    RankProcess other = rank_start("", 1, address), first = rank_start("", 0, address);
-    rank_tell_all(&first, SCRIPT);
+    RankProcess first, other;
+    rank_start_both("", &first, &other);
+    rank_tell_all(&first, RANKS_SCRIPT);
     size_t n = 0;
     for (ssize_t got; (got = read(first.out, said + n, sizeof said - 1 - n)) > 0;) n += (size_t)got;
     said[n] = 0;

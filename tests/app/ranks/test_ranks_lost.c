@@ -4,8 +4,8 @@
 #include "tests/support/files.h"
 #include "tests/support/patience.h"
 #include "tests/support/program.h"
-#include "tests/support/rank_process.h"
-#include "tests/support/ranks.h"
+#include "tests/support/ranks/rank_process.h"
+#include "tests/support/ranks/ranks.h"
 #include "tests/support/test.h"
 
 #include <fcntl.h>
@@ -16,13 +16,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-enum { KILLS = 20, READING_KILLS = 10, TURNS = 12, ROOM = 600, SOON = 10 };
-
-static const char SCRIPT[] =
-    "Question 0.\nQuestion 1.\nQuestion 2.\nQuestion 3.\nQuestion 4.\nQuestion 5.\n"
-    "Question 6.\nQuestion 7.\nQuestion 8.\nQuestion 9.\nQuestion 10.\nQuestion 11.\n";
-
-// ---- who is lost --------------------------------------------------------------------------------------------------
+enum { KILLS = 20, READING_KILLS = 10, ROOM = 600, SOON = 10 };
 
 typedef struct Kill {
     const char *more, *script;
@@ -33,9 +27,8 @@ typedef struct Kill {
 
 // The other one ends with words, and what was finished is kept.
 static void kill_one(const char *home, const Kill *k) {
-    char address[64];
-    ranks_address(address);
-    RankProcess other = rank_start(k->more, 1, address), first = rank_start(k->more, 0, address);
+    RankProcess first, other;
+    rank_start_both(k->more, &first, &other);
     rank_tell(&first, k->script);
     (void)rank_read_turns(&first, k->after);
     usleep(k->delay);
@@ -62,8 +55,8 @@ static void one_is_killed(void **state) {
     for (int i = 0; i < KILLS; i++) {
         random = random * 1664525 + 1013904223;
         kill_one(*state, &(Kill){.more = "",
-                                 .script = SCRIPT,
-                                 .after = 1 + (int)(random >> 8) % (TURNS - 1),
+                                 .script = RANKS_SCRIPT,
+                                 .after = 1 + (int)(random >> 8) % (RANKS_TURNS - 1),
                                  .delay = (random >> 16) % 4000,
                                  .is_first = i % 4 == 3});
     }
@@ -109,10 +102,9 @@ static void expect_kept(const char *home, const RankProcess *first, const char *
 static void a_reply_that_breaks_off_is_kept(void **state) {
     enum { SHOWN = 200 };
     static char said[1 << 16];
-    char address[64];
     const char *more = "|--ignore-eos|--max-tokens=100000";
-    ranks_address(address);
-    RankProcess other = rank_start(more, 1, address), first = rank_start(more, 0, address);
+    RankProcess first, other;
+    rank_start_both(more, &first, &other);
     rank_tell_all(&first, "Write a very long story\n");
     size_t n = 0;
     for (ssize_t got; (got = read(first.out, said + n, sizeof said - 1 - n)) > 0;) {
@@ -145,10 +137,9 @@ static void wait_until_full(int pipe, int room) {
 static void a_reply_that_is_stuck_is_kept(void **state) {
     enum { PIPE = 4096 };
     static char said[1 << 16];
-    char address[64];
     const char *more = "|--ignore-eos|--max-tokens=100000";
-    ranks_address(address);
-    RankProcess other = rank_start(more, 1, address), first = rank_start(more, 0, address);
+    RankProcess first, other;
+    rank_start_both(more, &first, &other);
     const int room = fcntl(first.out, F_SETPIPE_SZ, PIPE);
     assert_in_range(room, PIPE, sizeof said);
     rank_tell_all(&first, "Write a very long story\n");
@@ -168,10 +159,9 @@ static void a_reply_that_is_stuck_is_kept(void **state) {
 
 // No word of the reply has come: the question waits to be asked again.
 static void a_question_whose_reading_breaks_off_is_kept(void **state) {
-    char address[64];
     const char *more = "|--context=1024", *question = strchr(long_question(), '\n') + 1;
-    ranks_address(address);
-    RankProcess other = rank_start(more, 1, address), first = rank_start(more, 0, address);
+    RankProcess first, other;
+    rank_start_both(more, &first, &other);
     rank_tell(&first, "Question 0.\n");
     assert_true(rank_read_turns(&first, 1));
     kill(other.pid, SIGSTOP); // its part of the prompt is never read
@@ -197,10 +187,9 @@ static void a_question_whose_reading_breaks_off_is_kept(void **state) {
 // It is there, and does nothing: while the first computes with it, or waits for a question.
 static void one_hangs(void **state) {
     for (int reads = 0; reads < 2; reads++) {
-        char address[64];
         const char *more = reads ? "|--context=1024" : "";
-        ranks_address(address);
-        RankProcess other = rank_start(more, 1, address), first = rank_start(more, 0, address);
+        RankProcess first, other;
+        rank_start_both(more, &first, &other);
         rank_tell(&first, "Question 0.\nQuestion 1.\n");
         assert_true(rank_read_turns(&first, 2));
         kill(other.pid, SIGSTOP);
@@ -219,9 +208,8 @@ static void one_hangs(void **state) {
 
 static void one_dies_while_nobody_asks(void **state) {
     (void)state;
-    char address[64];
-    ranks_address(address);
-    RankProcess other = rank_start("", 1, address), first = rank_start("", 0, address);
+    RankProcess first, other;
+    rank_start_both("", &first, &other);
     rank_tell(&first, "Question 0.\n");
     assert_true(rank_read_turns(&first, 1));
     kill(other.pid, SIGKILL);
@@ -230,6 +218,7 @@ static void one_dies_while_nobody_asks(void **state) {
     if (!strstr((char *)first.said.data, "its process has ended")) fail_msg("%s", (char *)first.said.data);
     rank_end(&first), rank_end(&other);
 }
+
 #define RANKS(test) cmocka_unit_test_setup_teardown(test, program_set_up, program_tear_down)
 int main(int argc, char **argv) {
     signal(SIGPIPE, SIG_IGN);

@@ -7,7 +7,11 @@
 
 #include <sys/types.h>
 
+// A talk, and a script of RANKS_TURNS turns for it.
 #define RANKS_TALK BABBLER "|--seed=1|--max-tokens=4|--threads=1|--device=cpu|--context=512"
+
+enum { RANKS_TURNS = 12 };
+extern const char RANKS_SCRIPT[];
 
 // One of them: what it is told on stdin, and what it says on stderr, and on stdout.
 typedef struct RankProcess {
@@ -19,6 +23,8 @@ typedef struct RankProcess {
 // One of two that meet at `address`; more: further arguments, each behind a '|'.
 RankProcess rank_start(const char *more, int rank, const char *address);
 void rank_end(RankProcess *c);
+// Rank 0 and rank 1.
+void rank_start_both(const char *more, RankProcess *first, RankProcess *other);
 
 void rank_tell(RankProcess *c, const char *text);
 void rank_tell_all(RankProcess *c, const char *text); // and no more

@@ -1,8 +1,9 @@
-#include "tests/support/rank_process.h"
+#include "tests/support/ranks/rank_process.h"
 
 #include "kernels/base/clock.h"
 #include "tests/support/patience.h"
 #include "tests/support/program.h"
+#include "tests/support/ranks/ranks.h"
 #include "tests/support/test.h"
 
 #include <dirent.h>
@@ -16,6 +17,10 @@
 #include <unistd.h>
 
 enum { ROOM = 600 };
+
+const char RANKS_SCRIPT[] =
+    "Question 0.\nQuestion 1.\nQuestion 2.\nQuestion 3.\nQuestion 4.\nQuestion 5.\n"
+    "Question 6.\nQuestion 7.\nQuestion 8.\nQuestion 9.\nQuestion 10.\nQuestion 11.\n";
 
 RankProcess rank_start(const char *more, int rank, const char *address) {
     int in[2], err[2], out[2];
@@ -39,6 +44,12 @@ RankProcess rank_start(const char *more, int rank, const char *address) {
     close(in[0]), close(err[1]), close(out[1]);
     c.in = in[1], c.err = err[0], c.out = out[0];
     return c;
+}
+
+void rank_start_both(const char *more, RankProcess *first, RankProcess *other) {
+    char address[64];
+    ranks_address(address);
+    *other = rank_start(more, 1, address), *first = rank_start(more, 0, address);
 }
 
 bool rank_read_turns(RankProcess *c, int n) {

@@ -1,4 +1,4 @@
-#include "tests/support/ranks.h"
+#include "tests/support/ranks/ranks.h"
 
 #include "engine/model/model.h"
 #include "tests/support/test.h"
