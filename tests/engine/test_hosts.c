@@ -159,7 +159,8 @@ static void hosts_of_several_cards(void **state) {
     read_logits(engine, ids, 40, logits[1]);
     engine_close(engine);
     ranks_end(&ranks);
-    assert_true(golden_distance(logits[1], logits[0], VOCAB) <= 1e-5);
+    // Half a group of columns in each card (kernels/cpu/loops/fixed.h), so that its integers are others.
+    assert_true(golden_distance(logits[1], logits[0], VOCAB) <= 5e-4);
 }
 
 // A long prompt is cut into pieces, of which each rank has another one in hand: what comes of them is the same to the bit.

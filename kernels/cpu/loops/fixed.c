@@ -1,5 +1,6 @@
 #include "kernels/cpu/loops/fixed.h"
 
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -11,29 +12,38 @@ static float largest_of(const float x[FIXED_GROUP]) {
     return largest;
 }
 
+// The scale of a group; 0: all count as zero, NaN: it has what is no finite number.
+static float scale_of(const float x[FIXED_GROUP]) {
+    const float largest = largest_of(x), power = fixed_power(largest);
+    float squares[8] = {0};
+    if (!(largest <= FLT_MAX)) return NAN;
+    if (largest <= QUANT_TINY) return 0;
+    for (int i = 0; i < FIXED_GROUP; i++) squares[i % 8] = fmaf(x[i] * power, x[i] * power, squares[i % 8]);
+    for (int n = 4; n > 0; n /= 2)
+        for (int i = 0; i < n; i++) squares[i] += squares[n + i];
+    return fixed_scale(largest, squares[0], power);
+}
+
 void fixed_quantize(const float *x, int64_t n, int16_t *q, float *scale) {
     for (int64_t g = 0; g < fixed_groups(n); g++, q += FIXED_GROUP) {
         const int64_t first = g * FIXED_GROUP, left = n - first < FIXED_GROUP ? n - first : FIXED_GROUP;
         float group[FIXED_GROUP] = {0};
         memcpy(group, x + first, (size_t)left * sizeof *x);
-        const float largest = largest_of(group);
-        const bool finite = largest <= 0x1.fffffep127f, some = finite && largest > QUANT_TINY;
-        const float inverse = some ? (float)FIXED_LARGEST / largest : 0;
-        scale[g] = some ? largest / (float)FIXED_LARGEST : finite ? 0 : NAN;
+        scale[g] = scale_of(group);
+        const bool some = scale[g] > 0;
+        const float inverse = some ? 1 / scale[g] : 0;
         for (int i = 0; i < FIXED_GROUP; i++) q[i] = some ? (int16_t)rintf(group[i] * inverse) : 0;
     }
 }
 
 // A row's group of weights → q, of which the pairs lie FIXED_ROWS pairs apart. Returns the exponent.
 static uint8_t fill_group(const float x[FIXED_GROUP], int16_t *q) {
-    const float largest = largest_of(x);
-    const bool finite = largest <= 0x1.fffffep127f;
-    int log2 = FIXED_LEAST_LOG2;
-    if (finite && largest > 0 && ilogbf(largest) > log2) log2 = ilogbf(largest);
-    const float inverse = finite ? ldexpf(1, FIXED_BITS - 1 - log2) : 0;
+    const float scale = scale_of(x);
+    const bool some = scale > 0;
+    const uint8_t exponent = some ? fixed_exponent(scale) : isnan(scale) ? FIXED_NO_NUMBER : 0;
     for (int i = 0; i < FIXED_GROUP; i++)
-        q[i / 2 * (2 * FIXED_ROWS) + i % 2] = finite ? (int16_t)rintf(x[i] * inverse) : 0;
-    return (uint8_t)(finite ? log2 - (FIXED_BITS - 1) + 127 : FIXED_NO_NUMBER);
+        q[i / 2 * (2 * FIXED_ROWS) + i % 2] = some ? (int16_t)rintf(x[i] * fixed_inverse(exponent)) : 0;
+    return exponent;
 }
 
 void fixed_fill(const Matrix *w, int64_t number, void *panel) {

@@ -1,34 +1,35 @@
 // Linear layers of 16-bit floats by integers of 16 bits: two products of these are one instruction on many machines, and
 // their sums are exact, so that results have the same bits on all of them, in whatever order the sums come about.
 //
-// Columns go in groups of 32. In a group a row of weights is q·2^e, with |q| up to 2^13: e is that of its largest weight,
-// of which q has 13 bits, so that weights of f16 down to a quarter of it, of bf16 down to a thirty-second, are exact, and
-// smaller ones are off by 2^-13 of it at most. A row of activations is q·scale, with |q| up to 8191 for its largest, so
-// that each is off by 2^-14 of that. 32 products then fit in an int32, whatever they are:
+// Columns go in groups of 64, in which numbers are q·scale, with Σq² below 2^31 and |q| below 2^15, as large as that allows;
+// a row of weights' scale is 2^e. By Cauchy and Schwarz 64 products then fit in an int32, whatever they are, in whatever
+// order they are added:
 //
 //   y = Σ over groups, in their order:  y = fma((float)Σ q_w·q_x, 2^e·scale, y)
 //
-// What is lost is about what rounding activations to f16 loses, as makers of such models and llama.cpp do, and far less
-// than rounding them to bf16 does. Where a sum is dominated by one large activation, f16 is off by up to 2^-11 of its
-// product; here 32 numbers are off by 2^-14 of it each, which adds up to as much, some one way, some the other. Where all
-// are of a size, the largest of 32 is 2 to 3 times the usual one, and the two are even again.
+// Of numbers that are spread as they mostly are (normally: the largest of 64 is two and a half times the usual one) the
+// usual activation is 5,800, off by 2^-13.5 of itself at most, the usual weight half as much to as much; one that stands
+// alone has 15 bits, and where all are of a size they have 12 to 13. Weights of f16, which have 11 bits, are exact where
+// they are above 0.36 of a group's largest, and mostly down to an eighth of it, those of bf16 above 0.045. What is lost is
+// less than what rounding activations to f16 loses, as makers of such models and llama.cpp do, and far less than
+// rounding them to bf16 does.
 //
-// A group with what is no finite number is NaN as a whole. Groups of activations that are all below QUANT_TINY, and
-// weights below 2^-126, count as zero.
+// A group with what is no finite number is NaN as a whole. Groups that are all below QUANT_TINY count as zero.
 #ifndef PALAVER_KERNELS_CPU_LOOPS_FIXED_H
 #define PALAVER_KERNELS_CPU_LOOPS_FIXED_H
 
 #include "kernels/cpu/loops/quant.h"
 #include "kernels/weights.h"
 
+#include <math.h>
+#include <string.h>
+
 enum {
-    FIXED_GROUP = 32,      // columns
+    FIXED_GROUP = 64,      // columns
     FIXED_ROWS = 16,       // of a panel
-    FIXED_BITS = 13,       // of a group's largest weight
-    FIXED_LARGEST = 8191,  // of a group's activations
+    FIXED_LARGEST = 32767, // integer
+    FIXED_NORM = 46334,    // root of a group's sum of squares: 2^15.5, less what rounding 64 numbers adds
     FIXED_NO_NUMBER = 255, // the exponent of a group of weights that has an infinity or NaN
-    FIXED_LEAST_LOG2 =
-        -113 // of a group's largest weight, so that its scale and its inverse are normal floats
 };
 
 static inline int64_t fixed_groups(int64_t cols) {
@@ -45,11 +46,43 @@ static inline bool fixed_is_type(DType type) {
     return type == DTYPE_F16 || type == DTYPE_BF16;
 }
 
-// x [n] → q [fixed_stride(n)], scale [fixed_groups(n)]
+// The power of two by which numbers are multiplied before they are squared: the largest is then from 2 to 4.
+static inline float fixed_power(float largest) {
+    uint32_t bits;
+    memcpy(&bits, &largest, sizeof bits);
+    bits = (255 - (bits >> 23)) << 23;
+    float power;
+    memcpy(&power, &bits, sizeof power);
+    return power;
+}
+
+// The scale of a group that is finite and has one above QUANT_TINY; squares: the sum of those of numbers·power.
+static inline float fixed_scale(float largest, float squares, float power) {
+    const float by_norm = sqrtf(squares) / FIXED_NORM / power, by_largest = largest / FIXED_LARGEST;
+    return by_norm > by_largest ? by_norm : by_largest;
+}
+
+// Weights' scale, as a float's exponent: the next power of two above.
+static inline uint8_t fixed_exponent(float scale) {
+    uint32_t bits;
+    memcpy(&bits, &scale, sizeof bits);
+    return (uint8_t)((bits >> 23) + 1);
+}
+
+// 1/2^e
+static inline float fixed_inverse(uint8_t exponent) {
+    const uint32_t bits = (uint32_t)(254 - exponent) << 23;
+    float inverse;
+    memcpy(&inverse, &bits, sizeof inverse);
+    return inverse;
+}
+
+// x [n] → q [fixed_stride(n)], scale [fixed_groups(n)]. A sum of squares is eight interleaved ones of every eighth number,
+// which are added up as ((0+4)+(2+6))+((1+5)+(3+7)).
 void fixed_quantize(const float *x, int64_t n, int16_t *q, float *scale);
 
-// Rows of weights as they are multiplied: panels of sixteen, of which each has, group after group, the sixteen pairs of
-// columns, each of all rows [groups][16 pairs][16 rows][2], then the scales' exponents, as floats have them, [groups][16].
+// Rows of weights as they are multiplied: panels of sixteen, of which each has, group after group, the 32 pairs of
+// columns, each of all rows [groups][32 pairs][16 rows][2], then the scales' exponents, as floats have them, [groups][16].
 // Rows beyond a matrix's last are zeros.
 static inline int64_t fixed_panel_bytes(int64_t cols) {
     return (fixed_groups(cols) * (FIXED_ROWS * (FIXED_GROUP * 2 + 1)) + 63) / 64 * 64;

@@ -13,71 +13,80 @@
 
 // ---- numbers to integers --------------------------------------------------------------------------------
 
-// to [32] = x·by, rounded to the nearest, even ones at ties.
-INLINE void round_group(const __m256 x[4], float by, int16_t *to) {
+enum { VECTORS = FIXED_GROUP / 8 };
+
+// to [FIXED_GROUP] = x·by, rounded to the nearest, even ones at ties.
+INLINE void round_group(const __m256 x[VECTORS], float by, int16_t *to) {
     const __m256 factor = _mm256_set1_ps(by);
-    __m256i q[4];
-    for (int i = 0; i < 4; i++) q[i] = _mm256_cvtps_epi32(_mm256_mul_ps(x[i], factor));
-    for (int i = 0; i < 4; i += 2)
+    __m256i q[VECTORS];
+    for (int i = 0; i < VECTORS; i++) q[i] = _mm256_cvtps_epi32(_mm256_mul_ps(x[i], factor));
+    for (int i = 0; i < VECTORS; i += 2)
         _mm256_storeu_si256((__m256i *)(void *)(to + 8 * i),
                             _mm256_permute4x64_epi64(_mm256_packs_epi32(q[i], q[i + 1]), 0xd8));
 }
 
-enum { INFINITE = 0x7f800000 };
+// The scale of a group; 0: all count as zero, NaN: it has what is no finite number.
+INLINE float scale_of(const __m256 x[VECTORS]) {
+    enum { INFINITE = 0x7f800000 };
+    const int32_t low = largest_bits(x), high = largest_bits(x + VECTORS / 2), bits = low > high ? low : high;
+    const float largest = float_of_bits(bits), power = fixed_power(largest);
+    if (bits >= INFINITE) return NAN;
+    if (largest <= QUANT_TINY) return 0;
+    __m256 squares = _mm256_setzero_ps();
+    for (int i = 0; i < VECTORS; i++) {
+        const __m256 v = _mm256_mul_ps(x[i], _mm256_set1_ps(power));
+        squares = _mm256_fmadd_ps(v, v, squares);
+    }
+    return fixed_scale(largest, sum_lanes(squares), power);
+}
+
+// to [FIXED_GROUP] = x·inverse, or zeros, for what is no number times 0 is none.
+INLINE void round_some(bool some, const __m256 x[VECTORS], float inverse, int16_t *to) {
+    if (some)
+        round_group(x, inverse, to);
+    else
+        memset(to, 0, FIXED_GROUP * sizeof *to);
+}
 
 void avx2_fixed_quantize(const float *x, int64_t n, int16_t *q, float *scale) {
     for (int64_t i = 0; i < n; i += FIXED_GROUP, q += FIXED_GROUP, scale++) {
-        __m256 v[4];
+        __m256 v[VECTORS];
         if (n - i < FIXED_GROUP) { // zeros fill the last group: the plain loop knows how
             fixed_quantize(x + i, n - i, q, scale);
             return;
         }
-        for (int j = 0; j < 4; j++) v[j] = _mm256_loadu_ps(x + i + 8 * j);
-        const int32_t bits = largest_bits(v);
-        const float largest = float_of_bits(bits);
-        if (bits >= INFINITE || largest <= QUANT_TINY) {
-            for (int j = 0; j < 4; j++) v[j] = _mm256_setzero_ps();
-            round_group(v, 0, q);
-            *scale = bits >= INFINITE ? NAN : 0;
-            continue;
-        }
-        round_group(v, (float)FIXED_LARGEST / largest, q);
-        *scale = largest / (float)FIXED_LARGEST;
+        for (int j = 0; j < VECTORS; j++) v[j] = _mm256_loadu_ps(x + i + 8 * j);
+        *scale = scale_of(v);
+        round_some(*scale > 0, v, 1 / *scale, q);
     }
 }
 
 // ---- panels ---------------------------------------------------------------------------------------------
 
-// A group of a row → q [32]; returns the exponent.
+// A group of a row → q; returns the exponent.
 INLINE uint8_t fill_group(DType type, const uint8_t *row, int64_t first, int64_t left, int16_t *q) {
-    __m256 v[4];
-    for (int j = 0; j < 4; j++) {
+    __m256 v[VECTORS];
+    for (int j = 0; j < VECTORS; j++) {
         const int64_t rest = left - 8 * j;
         v[j] = rest >= 8  ? load_weights(type, row, first + 8 * j)
                : rest > 0 ? load_rest(type, row, first + 8 * j, rest)
                           : _mm256_setzero_ps();
     }
-    const int32_t bits = largest_bits(v);
-    int log2 = (bits >> 23) - 127;
-    if (bits >= INFINITE) {
-        for (int j = 0; j < 4; j++) v[j] = _mm256_setzero_ps();
-        round_group(v, 0, q);
-        return FIXED_NO_NUMBER;
-    }
-    if (log2 < FIXED_LEAST_LOG2) log2 = FIXED_LEAST_LOG2;
-    round_group(v, float_of_bits((FIXED_BITS - 1 - log2 + 127) << 23), q);
-    return (uint8_t)(log2 - (FIXED_BITS - 1) + 127);
+    const float scale = scale_of(v);
+    const uint8_t exponent = scale > 0 ? fixed_exponent(scale) : scale == 0 ? 0 : FIXED_NO_NUMBER;
+    round_some(scale > 0, v, fixed_inverse(exponent), q);
+    return exponent;
 }
 
 // Pairs of sixteen rows: from one row's beside each other to all rows' of a pair beside each other.
 INLINE void turn_pairs(const int16_t q[FIXED_ROWS][FIXED_GROUP], int16_t *to) {
     for (int rows = 0; rows < 2; rows++)
-        for (int half = 0; half < 2; half++) {
+        for (int first = 0; first < FIXED_GROUP / 2; first += 8) {
             __m256i v[ROWS];
-            for (int r = 0; r < ROWS; r++) v[r] = load32((const uint8_t *)(q[rows * ROWS + r] + half * 16));
+            for (int r = 0; r < ROWS; r++) v[r] = load32((const uint8_t *)(q[rows * ROWS + r] + 2 * first));
             transpose(v);
             for (int j = 0; j < ROWS; j++)
-                _mm256_store_si256((__m256i *)(void *)(to + ((half * 8 + j) * FIXED_ROWS + rows * ROWS) * 2),
+                _mm256_store_si256((__m256i *)(void *)(to + ((first + j) * FIXED_ROWS + rows * ROWS) * 2),
                                    v[j]);
         }
 }
@@ -139,7 +148,7 @@ INLINE void panel_times(W8Dot dot, int n, const Panel *w, const Activations *x, 
     for (int64_t g = 0; g < w->groups; g++) {
         __m256i sums[TOKENS][2];
         for (int t = 0; t < n; t++) sums[t][0] = sums[t][1] = _mm256_setzero_si256();
-#pragma GCC unroll 16
+#pragma GCC unroll 32
         for (int j = 0; j < FIXED_GROUP / 2; j++, pairs += 2 * FIXED_ROWS) {
             const __m256i low = load32((const uint8_t *)pairs),
                           high = load32((const uint8_t *)(pairs + FIXED_ROWS));

@@ -46,7 +46,7 @@ static Status read_case(const char *root, const char *folder, const json_t *json
 }
 
 double golden_fixed_bound(const GoldenCase *c) {
-    return (isnan(c->half_error) ? 0.00108 : c->half_error) / 4;
+    return isnan(c->half_error) ? 2.7e-4 : c->half_error / 8;
 }
 
 Status golden_model_read(const char *root, const char *folder, GoldenSet *set, Error *error) {

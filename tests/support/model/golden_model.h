@@ -41,8 +41,9 @@ Status golden_model_open(const char *root, const char *name, const char *device,
 Status golden_model_evaluate(Engine *engine, const GoldenCase *c, int step, float *logits, Error *error);
 
 // How far logits may be from `expected` where linear layers of 16-bit floats are multiplied in integers
-// (kernels/cpu/loops/fixed.h): a quarter of what 16-bit floats cost transformers, since numbers there have 13 bits, not the
-// 8 of bfloat16, and are added up in float32. Where that is not known, of what the model costs for which it is least.
+// (kernels/cpu/loops/fixed.h): an eighth of what 16-bit floats cost transformers, since numbers there have 12 to 15 bits,
+// not the 8 of bfloat16, and are added up in float32. Where that is not known, a quarter of what it costs the model for which
+// it is least.
 double golden_fixed_bound(const GoldenCase *c);
 
 // Largest difference over the largest expected value, of n; NaN anywhere gives infinity.
