@@ -26,11 +26,11 @@ CU       := $(call in_rooms,kernels/cuda,*.cu)
 # ---- flags ----------------------------------------------------------------------------------------------------
 DEFINES  := -D_GNU_SOURCE -DPALAVER_VERSION='"$(VERSION)"'
 OPT      := -O3 -fno-math-errno -fno-trapping-math
-# Of debugging information a sanitizer's report wants lines (-g1): all of it takes a fifth of the compiling.
-SANITIZE := -O1 -g1 -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
+SANITIZE := -O1 -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 CPPFLAGS += -I. -MMD -MP $(DEFINES)
-CFLAGS   ?= -g
-CXXFLAGS ?= -g
+# Of debugging information lines, for who reports a crash, and for sanitizers: all of it (-g) takes a fifth of the compiling.
+CFLAGS   ?= -g1
+CXXFLAGS ?= -g1
 LIB_FLAGS := $(shell pkg-config --cflags $(LIBS) 2>/dev/null)
 C_FLAGS   = -std=c11 -Wall -Wextra -Werror $(CPPFLAGS) $(CFLAGS) $(LIB_FLAGS)
 CXX_FLAGS = -std=c++17 -Wall -Wextra -Werror $(CPPFLAGS) $(CXXFLAGS)
@@ -141,11 +141,18 @@ cuda: $(if $(NVCC),$(PLUGIN))
 # compiled side by side: its objects are FILE@word.o.
 CU_MANY   := $(if $(NVCC),$(shell grep -l '^// INSTANCES: ' $(CU)))
 instances  = $(shell sed -n 's,^// INSTANCES: ,,p' $(1))
-# These come first: they take longest, and two cores should end together.
-CU_OBJECTS := $(foreach f,$(CU_MANY),$(patsubst %,$f@%,$(call instances,$f))) $(filter-out $(CU_MANY),$(CU))
+# Files that take two seconds, nearly all of them for headers, are compiled together, those of a folder as one (in a sixth of
+# the time): all but these.
+CU_ALONE  := $(CU_MANY) $(addprefix kernels/cuda/,$(addprefix attention/,latent.cu plain.cu wgmma.cu) cache/cache_attention.cu \
+    gemm/expand.cu gemm/tile.cu gemm/unpack_gemm.cu ops/norm.cu) $(filter $(addprefix kernels/cuda/,experts/% latent/% w8/%),$(CU))
+CU_UNITS  := $(sort $(dir $(filter-out $(CU_ALONE),$(CU))))
+unit       = $(strip $(foreach f,$(filter-out $(CU_ALONE),$(CU)),$(if $(filter $(dir $f),$(1)),$f)))
+# Those of many instances come first: they take longest, and two cores should end together.
+CU_OBJECTS := $(foreach f,$(CU_MANY),$(patsubst %,$f@%,$(call instances,$f))) $(filter-out $(CU_MANY),$(CU_ALONE)) \
+    $(addsuffix together.cu,$(CU_UNITS))
 # What a first talk needs of them (FIRST=1, as make chat has it where there is no plug-in yet): a sixth of the compiling.
 # The rest is NULL in the plug-in: kernels/cuda/device/built.cuh.
-FIRST_WORDS := FORMAT_Q8 FORMAT_Q4M DTYPE_F16 TILES_OF_F16 DECODE_F16$(,)8$(,)1$(,)false DECODE_F16$(,)8$(,)4$(,)false
+FIRST_WORDS := FORMAT_Q8 FORMAT_Q4M DTYPE_F16 TILES_OF_F16 DECODE_F16$(,)8$(,)1$(,)false DECODE_F16$(,)8$(,)4$(,)false __half$(,)__half
 if_first = $(if $(findstring @,$1),$(if $(filter $(FIRST_WORDS),$(lastword $(subst @, ,$1))),$1),$1)
 ifdef FIRST
 CU_OBJECTS := $(filter-out $(addprefix kernels/cuda/,experts/% latent/% attention/latent.cu w8/tile% w8/flat%),\
@@ -154,6 +161,15 @@ endif
 FIRST_INSTANCES := $(filter-out $(addsuffix @%,$(CU_MANY)),$(CU_OBJECTS)) \
     $(foreach f,$(CU_MANY),$f@$(firstword $(call instances,$f)))
 $(if $(ALSO),$(FIRST_INSTANCES:%=$(BUILD)/$(CUDA_TREE)/%.o): NV_FLAGS += $(call code_for,$(ALSO)))
+# $(call compile_unit,tree,folder,what is said,flags): what a folder's unit includes is written again where that has changed.
+$(CU_UNITS:%=$(BUILD)/units/%together.cu): $(BUILD)/units/%together.cu: always
+	@mkdir -p $(@D); printf '#include "%s"\n' $(call unit,$*) | cmp -s - $@ || printf '#include "%s"\n' $(call unit,$*) >$@
+define compile_unit
+$$(BUILD)/$(1)/$(2)together.cu.o: $$(BUILD)/units/$(2)together.cu | $$(BUILD)/capabilities
+	@mkdir -p $$(@D); echo "  nvcc  $$(call unit,$(2))$(3)"; $$(NVCC) $$(NV_FLAGS) $(4) -c -o $$@ $$<
+endef
+$(foreach d,$(CU_UNITS),$(eval $(call compile_unit,$(CUDA_TREE),$d)))
+$(foreach d,$(CU_UNITS),$(eval $(call compile_unit,$(CHECKED_TREE),$d, (checked),-DPALAVER_CHECKED -lineinfo)))
 # $(call compile_instances,tree,file,what is said,flags)
 define compile_instances
 $$(patsubst %,$$(BUILD)/$(1)/$(2)@%.o,$$(call instances,$(2))): $$(BUILD)/$(1)/$(2)@%.o: $(2) | $$(BUILD)/capabilities
