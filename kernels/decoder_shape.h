@@ -183,8 +183,8 @@ static inline int rope_row(const Rope *rope, int table, int set) {
 
 // Whether the layer's norms of q and k are of whole rows, and not of heads.
 static inline bool layer_norms_rows(const DecoderShape *shape, const LayerWeights *w) {
-    return shape->n_heads > 1 && w->q_norm.data && !shape->head_layer_norms &&
-           w->q_norm.cols == (int64_t)shape->n_heads * shape->head_dim;
+    return w->norms_rows || (shape->n_heads > 1 && w->q_norm.data && !shape->head_layer_norms &&
+                             w->q_norm.cols == (int64_t)shape->n_heads * shape->head_dim);
 }
 
 // Elements of a token's expanded queries, and of what wo takes.

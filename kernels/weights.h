@@ -85,6 +85,7 @@ typedef struct LayerWeights {
     int index;     // of the layer
     float x_scale; // x is multiplied by it at the layer's end; 0 means 1
     LayerPart part;
+    bool norms_rows; // q_norm and k_norm are parts of norms of whole rows (kernels/shards)
 } LayerWeights;
 
 typedef struct HeadWeights {

@@ -235,6 +235,10 @@ void cpu_experts_down(CpuBackend *cpu, const Layer *layer, const float *g, float
 
 // ---- ops/latent.c: of layers with a latent --------------------------------------------------------------
 
+// qkv() of a layer whose norms are of whole rows is these two, and those norms between them: q, cpu->k and cpu->v have
+// products with their biases; then RoPE, and keys into their slots.
+void cpu_qkv_products(CpuBackend *cpu, const Layer *layer, const void *x, const KvLayer *kv, void *q);
+void cpu_qkv_finish(CpuBackend *cpu, const Layer *layer, const KvLayer *kv, void *q);
 Status cpu_latent_qkv(CpuBackend *cpu, const Layer *layer, const float *x, const KvLayer *kv, float *q);
 // What wo takes [n_tokens, n_heads*value_dim], in scratch, of what attend() gave.
 const float *cpu_latent_values(CpuBackend *cpu, const Layer *layer, const float *y);

@@ -3,6 +3,9 @@
 #define PALAVER_KERNELS_CUDA_HEADS_CUH
 
 #include "kernels/cuda/cache/cache.cuh"
+#include "kernels/cuda/device/built.cuh"
+#include "kernels/cuda/dispatch.h"
+#include "kernels/shards/shard_ops.h"
 
 struct HeadArguments {
     int n_tokens;
@@ -28,6 +31,20 @@ static inline bool plain_heads(const HeadArguments &a) {
            a.n_kv_heads > 0 && !a.q_norm && !a.k_norm && !a.v_norm && !a.temperatures &&
            a.kv.type == DTYPE_F16 && !a.kv.rotate_keys && a.kv.head_stride % 2 == 0;
 }
+
+struct CudaBackend;
+
+// Brings heads, of which a GEMM has stored products in cuda->scratch.wide as `Sum`, to q, in T, and into the cache (ops/heads.cu).
+// by_row: norms are of whole rows.
+template <class T, class Sum>
+MAY_LACK cudaError_t heads_finish(const CudaBackend *cuda, HeadsKernel kernel, HeadArguments a, bool by_row,
+                                  void *q);
+// Where several cards have the heads of a row: what these add to its squares; then the same from the squares of all.
+template <class T, class Sum>
+MAY_LACK cudaError_t heads_squares(const CudaBackend *cuda, const HeadArguments &a, const ShardRows *rows);
+template <class T, class Sum>
+MAY_LACK cudaError_t heads_normed(const CudaBackend *cuda, HeadsKernel kernel, HeadArguments a,
+                                  const ShardRows *rows, void *q);
 
 template <class T> struct alignas(sizeof(T) * 2) Pair { T v[2]; };
 

@@ -20,14 +20,25 @@ typedef struct ShardDevices {
     char names[SHARDS_MOST][16];
 } ShardDevices;
 
-// After a part (out, down) of a step of n tokens: every rank has added its own share to zeros.
+// After a part (out, down; squares of rows) of a step of n tokens: every rank has added its own share to zeros.
 typedef struct ShardSum {
+    int width; // floats of a token, a multiple of four
     void *const
-        *parts; // [n_ranks] each rank's, [n tokens of the step, hidden_size] float32; zeros again afterwards
+        *parts; // [n_ranks] each rank's, [n tokens of the step, width] float32; zeros again afterwards
     // [n_ranks] each rank's x, likewise, all alike; other ranks' are NULL where nobody knows them. x += the sum of all
     // parts, which every rank adds up in the same order, so that all x stay the same to the bit.
     void *const *x;
 } ShardSum;
+
+// Norms of whole rows of queries and keys, of which each rank has some heads.
+enum {
+    SHARD_SQUARES = 4
+}; // floats of a token: sums of squares of its queries and of its keys, and two zeros
+typedef struct ShardRows {
+    float *squares;       // [n tokens of the step, SHARD_SQUARES]
+    int q_width, k_width; // of whole rows
+    int counted_kv_heads; // of this rank's, so many first ones are another's as well, which counts them
+} ShardRows;
 
 // A rank's columns of logits, which all ranks get: rank i has columns [first[i], first[i + 1]).
 typedef struct ShardGather {
@@ -50,6 +61,12 @@ typedef struct ShardOps {
     // out and down have left that; sums are zeros again afterwards.
     Status (*add_normed)(Backend *backend, const Layer *layer, bool of_down, float *sums, float *x,
                          Error *error);
+    // qkv() of a layer whose norms are of whole rows, in two. Products and biases, which q and the backend keep, and what
+    // this rank adds to the squares of rows; then, from those of all ranks, what is left; squares are zeros again afterwards.
+    Status (*row_products)(Backend *backend, const Layer *layer, const void *x, const KvLayer *kv,
+                           const ShardRows *rows, void *q, Error *error);
+    Status (*norm_rows)(Backend *backend, const Layer *layer, const KvLayer *kv, const ShardRows *rows,
+                        void *q, Error *error);
     Status (*gather)(Backend *backend, const ShardGather *gather, Error *error);
     // The device's name on this machine, the same in every process, without slashes; "": nobody else uses it.
     void (*identify)(const Backend *backend, char id[SHARD_ID]);

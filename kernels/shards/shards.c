@@ -12,6 +12,7 @@ static Status close_rank(void *context, int rank, Error *error) {
     if (!r->backend) return STATUS_OK;
     if (r->part) r->backend->ops->free(r->backend, r->part);
     if (r->sums) r->backend->ops->free(r->backend, r->sums);
+    if (r->squares) r->backend->ops->free(r->backend, r->squares);
     if (r->logits) r->backend->ops->free(r->backend, r->logits);
     r->backend->ops->close(r->backend);
     return STATUS_OK;
@@ -233,6 +234,7 @@ static int64_t activation_bytes(const Shards *s) {
 static int64_t rank_scratch_bytes(const Shards *s, int rank, int n_rows, int n_slots) {
     const Rank *r = &s->ranks[rank];
     const int64_t parts = (s->norms_behind ? 2 : 1) * (int64_t)shards_part_bytes(s) +
+                          (s->norms_rows ? (int64_t)shards_squares_bytes(s) : 0) +
                           4 * (int64_t)s->max_logits * r->shard.n_rows,
                   positions = 4 * (int64_t)n_slots;
     return r->backend->ops->scratch_bytes(r->backend, n_rows, n_slots) + parts + positions +

@@ -20,6 +20,7 @@ struct Layer {
     Layer *next;
     Layer *own[SHARDS_MOST]; // each rank's
     bool normed[2];          // there is a norm behind out; behind down
+    bool norms_rows;         // of queries and keys
 };
 
 struct Head {
@@ -35,6 +36,8 @@ typedef struct Rank {
     float *part; // [max_tokens, hidden_size] its memory: what out and down add up here; zeros between ops
     float *
         sums; // likewise: what all have added, where a norm comes before it is added to x; NULL: no layer has one
+    float *
+        squares; // [max_tokens, SHARD_SQUARES] of rows of queries and keys; NULL: no layer has norms of those
     float *logits; // [max_logits, shard.n_rows] its memory
     KvLayer *kv;   // [n_layers] of the cache that decode() or an op on slots was given last, as it has it
     Layer **layers;
@@ -69,6 +72,7 @@ struct Shards {
     bool random_weights;
     bool joined;
     bool norms_behind; // a layer has norms behind out or down
+    bool norms_rows;   // a layer has norms of whole rows of queries and keys
     KvLayer *kv;       // [n_layers] what ranks[].kv were made of
     int max_tokens, max_logits;
     bool unsettled; // an op failed that may have left something in `part` or `sums`
@@ -87,6 +91,11 @@ static inline Shards *shards_of(Backend *backend) {
 // Of Rank.part, and of Rank.sums.
 static inline size_t shards_part_bytes(const Shards *s) {
     return (size_t)s->max_tokens * (size_t)s->whole->hidden_size * sizeof(float);
+}
+
+// Of Rank.squares.
+static inline size_t shards_squares_bytes(const Shards *s) {
+    return (size_t)s->max_tokens * SHARD_SQUARES * sizeof(float);
 }
 
 static inline const Ops *rank_ops(const Shards *s) {

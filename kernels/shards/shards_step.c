@@ -48,6 +48,8 @@ static Status settle(void *context, int rank, Error *error) {
     if (!zeros) return error_set(error, STATUS_MEMORY, "no memory for a step");
     Status status = r->backend->ops->write(r->backend, r->part, zeros, bytes, error);
     if (!status && r->sums) status = r->backend->ops->write(r->backend, r->sums, zeros, bytes, error);
+    if (!status && r->squares)
+        status = r->backend->ops->write(r->backend, r->squares, zeros, shards_squares_bytes(s), error);
     free(zeros);
     return status;
 }
@@ -94,10 +96,53 @@ static Status qkv(void *context, int rank, Error *error) {
     return b->ops->qkv(b, c->layer->own[rank], at(c, rank, c->in), &kv, at(c, rank, c->out), error);
 }
 
+// Of queries and keys. `squares`: where the rank's own are, before they are added up, and all ranks', behind that.
+static ShardRows rows_at(const Shards *s, int rank, float *squares) {
+    const DecoderShape *whole = s->whole;
+    const Shard *own = &s->ranks[rank].shard,
+                *before =
+                    rank > 0 ? &s->ranks[rank - 1].shard : NULL; // KV heads that several have are neighbours'
+    const int counted = before ? before->first_kv_head + before->n_kv_heads - own->first_kv_head : 0;
+    return (ShardRows){squares, whole->n_heads * whole->head_dim, whole->n_kv_heads * whole->head_dim,
+                       counted};
+}
+
+static Status row_products(void *context, int rank, Error *error) {
+    const Call *c = context;
+    const Rank *r = &c->s->ranks[rank];
+    const KvLayer kv = shards_kv_at(c->s, rank, c->kv);
+    const ShardRows rows = rows_at(c->s, rank, r->part);
+    return r->backend->ops->shards->row_products(r->backend, c->layer->own[rank], at(c, rank, c->in), &kv,
+                                                 &rows, at(c, rank, c->out), error);
+}
+
+static Status sum_squares(void *context, int rank, Error *error) {
+    const Call *c = context;
+    const Shards *s = c->s;
+    Backend *b = s->ranks[rank].backend;
+    void *parts[SHARDS_MOST], *squares[SHARDS_MOST];
+    for (int i = 0; i < s->n; i++) parts[i] = s->ranks[i].part, squares[i] = s->ranks[i].squares;
+    return b->ops->shards->sum(b, &(ShardSum){SHARD_SQUARES, parts, squares}, error);
+}
+
+static Status norm_rows(void *context, int rank, Error *error) {
+    const Call *c = context;
+    const Rank *r = &c->s->ranks[rank];
+    const KvLayer kv = shards_kv_at(c->s, rank, c->kv);
+    const ShardRows rows = rows_at(c->s, rank, r->squares);
+    return r->backend->ops->shards->norm_rows(r->backend, c->layer->own[rank], &kv, &rows,
+                                              at(c, rank, c->out), error);
+}
+
 Status shards_qkv(Backend *backend, const Layer *layer, const void *x, const KvLayer *kv, void *q,
                   Error *error) {
     Call call = {.s = shards_of(backend), .layer = layer, .in = x, .kv = kv, .out = q};
-    return shards_run(call.s, qkv, &call, error);
+    if (!layer->norms_rows) return shards_run(call.s, qkv, &call, error);
+    Status status = shards_run(call.s, row_products, &call, error);
+    if (!status) status = shards_run(call.s, sum_squares, &call, error);
+    if (!status) status = shards_run(call.s, norm_rows, &call, error);
+    if (status) call.s->unsettled = true;
+    return status;
 }
 
 static Status narrow(void *context, int rank, Error *error) {
@@ -160,7 +205,7 @@ static Status sum(void *context, int rank, Error *error) {
         parts[i] = s->ranks[i].part;
         x[i] = normed ? s->ranks[i].sums : inside == s && i != rank ? NULL : at(c, i, c->out);
     }
-    return b->ops->shards->sum(b, &(ShardSum){parts, x}, error);
+    return b->ops->shards->sum(b, &(ShardSum){s->whole->hidden_size, parts, x}, error);
 }
 
 static Status add_normed(void *context, int rank, Error *error) {

@@ -10,11 +10,10 @@ enum { COPIES_MOST = 8 }; // for one layer
 
 // ---- what can be cut --------------------------------------------------------------------------------------
 
-static Status check_layer(const DecoderShape *s, const LayerWeights *w, Error *error) {
-    const char *what = layer_norms_rows(s, w)               ? "norms of whole rows of queries and keys"
-                       : w->x_scale != 0 && w->x_scale != 1 ? "scales of whole layers"
-                       : w->wo.order || w->w_down.order     ? "columns in an order of their own"
-                                                            : NULL;
+static Status check_layer(const LayerWeights *w, Error *error) {
+    const char *what = w->x_scale != 0 && w->x_scale != 1 ? "scales of whole layers"
+                       : w->wo.order || w->w_down.order   ? "columns in an order of their own"
+                                                          : NULL;
     if (!what) return STATUS_OK;
     return error_set(
         error, STATUS_UNSUPPORTED,
@@ -25,8 +24,9 @@ Status shards_check_layers(Shards *s, const BackendOptions *options, Error *erro
     Status status = STATUS_OK;
     for (int l = 0; options->layers && l < options->shape->n_layers && !status; l++) {
         const LayerWeights *w = &options->layers[l];
-        status = check_layer(options->shape, w, error);
+        status = check_layer(w, error);
         if (w->attn_post_norm.data || w->ffn_post_norm.data) s->norms_behind = true;
+        if (layer_norms_rows(options->shape, w)) s->norms_rows = true;
     }
     return status;
 }
@@ -161,6 +161,11 @@ static Status cut_heads(const DecoderShape *s, Cutting *c, const LayerWeights *h
     own->bq = elements_of(&host->bq, first * of_query, n * of_query);
     own->wk = rows_of(&host->wk, kv, n_kv), own->bk = elements_of(&host->bk, kv, n_kv);
     own->wv = rows_of(&host->wv, kv, n_kv), own->bv = elements_of(&host->bv, kv, n_kv);
+    if (layer_norms_rows(s, host)) {
+        own->q_norm = elements_of(&host->q_norm, first * s->head_dim, n * s->head_dim);
+        own->k_norm = elements_of(&host->k_norm, kv, n_kv);
+        own->norms_rows = true;
+    }
     own->k_up = rows_of(&host->k_up, first * s->latent.rank, n * s->latent.rank);
     own->v_up = rows_of(&host->v_up, first * s->latent.value_dim, n * s->latent.value_dim);
     return columns_of(c, &host->wo, first * attended, n * attended, &own->wo, error);
@@ -196,15 +201,22 @@ typedef struct Loading {
     Head **heads;   // [n_ranks]
 } Loading;
 
+static Status take(const Rank *r, size_t bytes, float **memory, Error *error) {
+    void *taken = NULL;
+    Status status = *memory ? STATUS_OK : r->backend->ops->alloc(r->backend, bytes, &taken, error);
+    if (taken) *memory = taken;
+    return status;
+}
+
 // What all add, once a layer has a norm for it.
 static Status take_sums(Shards *s, int rank, const LayerWeights *w, Error *error) {
     Rank *r = &s->ranks[rank];
-    void *sums;
-    if (r->sums || !(w->attn_post_norm.data || w->ffn_post_norm.data)) return STATUS_OK;
-    Status status = r->backend->ops->alloc(r->backend, shards_part_bytes(s), &sums, error);
-    if (status) return status;
-    r->sums = sums;
-    return STATUS_OK;
+    Status status = STATUS_OK;
+    if (w->attn_post_norm.data || w->ffn_post_norm.data)
+        status = take(r, shards_part_bytes(s), &r->sums, error);
+    if (!status && layer_norms_rows(s->whole, w))
+        status = take(r, shards_squares_bytes(s), &r->squares, error);
+    return status;
 }
 
 static Status load_layer(void *context, int rank, Error *error) {
@@ -222,7 +234,7 @@ static Status load_layer(void *context, int rank, Error *error) {
 Status shards_load_layer(Backend *backend, const LayerWeights *host, Layer **out, Error *error) {
     Shards *s = shards_of(backend);
     *out = NULL;
-    Status status = check_layer(s->whole, host, error);
+    Status status = check_layer(host, error);
     if (status) return status;
     Layer *layer = calloc(1, sizeof *layer);
     if (!layer) return error_set(error, STATUS_MEMORY, "no memory for a layer");
@@ -233,6 +245,7 @@ Status shards_load_layer(Backend *backend, const LayerWeights *host, Layer **out
         return status;
     }
     layer->normed[0] = host->attn_post_norm.data != NULL, layer->normed[1] = host->ffn_post_norm.data != NULL;
+    layer->norms_rows = layer_norms_rows(s->whole, host);
     layer->next = s->layers;
     s->layers = *out = layer;
     return STATUS_OK;

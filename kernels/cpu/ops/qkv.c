@@ -128,27 +128,39 @@ static void finish_head(void *context, int64_t part, int thread) {
     finish(c, &p);
 }
 
+static Qkv qkv_of(CpuBackend *cpu, const Layer *layer, const KvLayer *kv, void *q) {
+    return (Qkv){.cpu = cpu,
+                 .layer = layer,
+                 .kv = kv,
+                 .q = q,
+                 .by_row = layer->row_norms,
+                 .head_dim = kv_layer_head_dim(cpu->shape, kv),
+                 .n_kv_heads = kv->borrowed ? 0 : kv_layer_heads(cpu->shape, kv),
+                 .rope = rope_of_table(&cpu->shape->rope, kv->rope)};
+}
+
+void cpu_qkv_products(CpuBackend *cpu, const Layer *layer, const void *x, const KvLayer *kv, void *q) {
+    const LayerWeights *w = &layer->weights;
+    const Matrix *matrices[] = {&w->wq, &w->wk, &w->wv};
+    Qkv c = qkv_of(cpu, layer, kv, q);
+    c.h = cpu_normed(cpu, &(NormedRows){x, NULL, cpu->n_tokens, layer->attn_norm, false}, matrices, 3);
+    threads_run(cpu->threads, cpu->shape->n_heads + 2 * (int64_t)c.n_kv_heads, qkv_head, &c);
+}
+
+void cpu_qkv_finish(CpuBackend *cpu, const Layer *layer, const KvLayer *kv, void *q) {
+    Qkv c = qkv_of(cpu, layer, kv, q);
+    threads_run(cpu->threads, cpu->shape->n_heads + (int64_t)c.n_kv_heads, finish_head, &c);
+}
+
 Status cpu_qkv(Backend *backend, const Layer *layer, const void *x, const KvLayer *kv, void *q,
                Error *error) {
     CpuBackend *cpu = cpu_backend(backend);
-    const LayerWeights *w = &layer->weights;
-    const int head_dim = kv_layer_head_dim(cpu->shape, kv),
-              n_kv_heads = kv->borrowed ? 0 : kv_layer_heads(cpu->shape, kv);
-    if (kv_layer_check(kv, head_dim, error)) return error_prefix(error, "qkv: ");
+    if (kv_layer_check(kv, kv_layer_head_dim(cpu->shape, kv), error)) return error_prefix(error, "qkv: ");
     if (cpu->shape->latent.rank > 0) return cpu_latent_qkv(cpu, layer, x, kv, q);
-    const Matrix *matrices[] = {&w->wq, &w->wk, &w->wv};
-    Qkv c = {.cpu = cpu,
-             .layer = layer,
-             .kv = kv,
-             .q = q,
-             .by_row = layer->row_norms,
-             .head_dim = head_dim,
-             .n_kv_heads = n_kv_heads,
-             .rope = rope_of_table(&cpu->shape->rope, kv->rope)};
-    c.h = cpu_normed(cpu, &(NormedRows){x, NULL, cpu->n_tokens, layer->attn_norm, false}, matrices, 3);
-    threads_run(cpu->threads, cpu->shape->n_heads + 2 * (int64_t)n_kv_heads, qkv_head, &c);
-    if (!c.by_row) return STATUS_OK;
+    cpu_qkv_products(cpu, layer, x, kv, q);
+    if (!layer->row_norms) return STATUS_OK;
+    Qkv c = qkv_of(cpu, layer, kv, q);
     threads_run(cpu->threads, cpu->n_tokens, norm_rows, &c);
-    threads_run(cpu->threads, cpu->shape->n_heads + (int64_t)n_kv_heads, finish_head, &c);
+    cpu_qkv_finish(cpu, layer, kv, q);
     return STATUS_OK;
 }

@@ -211,5 +211,6 @@ static Status devices(const char *text, ShardDevices *found, Error *error) {
     return status;
 }
 
-const ShardOps CUDA_SHARDS = {8,           devices,  join,   part, cuda_sum, cuda_add_shared,
-                              cuda_gather, identify, finish, use,  way};
+const ShardOps CUDA_SHARDS = {
+    8,           devices,  join,   part, cuda_sum, cuda_add_shared, cuda_row_products, cuda_norm_rows,
+    cuda_gather, identify, finish, use,  way};

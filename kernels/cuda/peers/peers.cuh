@@ -52,6 +52,10 @@ bool peers_meet(CudaPeers *peers, bool well);
 // Loads what follows to the thread's device: a kernel that is loaded when it is first launched may wait for others.
 Status peers_load_kernels(Error *error);
 Status cuda_sum(Backend *backend, const ShardSum *sum, Error *error);
+Status cuda_row_products(Backend *backend, const Layer *layer, const void *x, const KvLayer *kv,
+                         const ShardRows *rows, void *q, Error *error); // ops/qkv.cu
+Status cuda_norm_rows(Backend *backend, const Layer *layer, const KvLayer *kv, const ShardRows *rows, void *q,
+                      Error *error);
 Status cuda_add_shared(Backend *backend, const Layer *layer, bool of_down, float *sums, float *x,
                        Error *error);
 Status cuda_gather(Backend *backend, const ShardGather *gather, Error *error);

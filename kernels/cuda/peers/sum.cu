@@ -200,7 +200,7 @@ static bool is_captured(const CudaBackend *cuda) {
 Status cuda_sum(Backend *backend, const ShardSum *sum, Error *error) {
     CudaBackend *cuda = cuda_backend(backend);
     const CudaPeers *p = cuda->peers;
-    const int64_t n = (int64_t)cuda->step.n_tokens * cuda->shape->hidden_size;
+    const int64_t n = (int64_t)cuda->step.n_tokens * sum->width;
     bool known = p->direct && n >= SLICES_FROM && n / 4 <= INT32_MAX;
     for (int i = 0; i < p->n; i++) known = known && sum->x[i];
     cuda->step.normed = NULL; // of an x that was

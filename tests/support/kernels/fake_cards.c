@@ -4,6 +4,7 @@
 #include "kernels/cuda/devices.h"
 #include "kernels/shards/shard_ops.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -162,10 +163,16 @@ static Status fake_narrow(Backend *backend, const Step *step, const NarrowRows *
     return ops_cpu()->narrow(backend, step, rows, kv, error);
 }
 
+static Status stumble(const Backend *backend, Error *error) {
+    return card_of(backend)->rank == 1 && fakes->fails_qkv > 0 && --fakes->fails_qkv == 0
+               ? error_set(error, STATUS_DEVICE, "the second card stumbles")
+               : STATUS_OK;
+}
+
 static Status fake_qkv(Backend *backend, const Layer *layer, const void *x, const KvLayer *kv, void *q,
                        Error *error) {
-    if (card_of(backend)->rank == 1 && fakes->fails_qkv > 0 && --fakes->fails_qkv == 0)
-        return error_set(error, STATUS_DEVICE, "the second card stumbles");
+    Status status = stumble(backend, error);
+    if (status) return status;
     if (fakes->slow_ms > 0) {
         const int busy = atomic_fetch_add(&fakes->busy, 1) + 1;
         int most = atomic_load(&fakes->most_busy);
@@ -229,7 +236,7 @@ static void fake_part(Backend *const *ranks, int n) {
 static Status fake_sum(Backend *backend, const ShardSum *sum, Error *error) {
     Card *card = card_of(backend);
     Meeting *m = card->meeting;
-    const int64_t n = (int64_t)card->n_tokens * card->shape->hidden_size;
+    const int64_t n = (int64_t)card->n_tokens * sum->width;
     float *x = sum->x[card->rank];
     (void)error;
     pthread_barrier_wait(&m->all); // all parts are there
@@ -256,6 +263,46 @@ static Status fake_add_normed(Backend *backend, const Layer *layer, bool of_down
         for (int64_t i = 0; i < width; i++) x[t * width + i] += sums[t * width + i];
     }
     memset(sums, 0, (size_t)(n * width) * sizeof *sums);
+    return STATUS_OK;
+}
+
+static Status fake_row_products(Backend *backend, const Layer *layer, const void *x, const KvLayer *kv,
+                                const ShardRows *rows, void *q, Error *error) {
+    CpuBackend *cpu = cpu_backend(backend);
+    const DecoderShape *s = cpu->shape;
+    const int n_q = s->n_heads * s->head_dim, n_k = s->n_kv_heads * s->head_dim,
+              from = rows->counted_kv_heads * s->head_dim;
+    Status status = stumble(backend, error);
+    if (status) return status;
+    cpu_qkv_products(cpu, layer, x, kv, q);
+    for (int t = 0; t < cpu->n_tokens; t++) {
+        const float *of_q = (const float *)q + (int64_t)t * n_q, *of_k = cpu->k + (int64_t)t * n_k;
+        double squares[2] = {0};
+        for (int i = 0; i < n_q; i++) squares[0] += (double)of_q[i] * of_q[i];
+        for (int i = from; i < n_k; i++) squares[1] += (double)of_k[i] * of_k[i];
+        for (int i = 0; i < 2; i++) rows->squares[t * SHARD_SQUARES + i] = (float)squares[i];
+    }
+    return STATUS_OK;
+}
+
+static void scale_row(float *row, const float *weight, int n, float squares, int width, float eps) {
+    const float scale = 1 / sqrtf(squares / (float)width + eps);
+    for (int i = 0; weight && i < n; i++) row[i] *= scale * weight[i];
+}
+
+static Status fake_norm_rows(Backend *backend, const Layer *layer, const KvLayer *kv, const ShardRows *rows,
+                             void *q, Error *error) {
+    CpuBackend *cpu = cpu_backend(backend);
+    const DecoderShape *s = cpu->shape;
+    const int n_q = s->n_heads * s->head_dim, n_k = s->n_kv_heads * s->head_dim;
+    (void)error;
+    for (int t = 0; t < cpu->n_tokens; t++) {
+        float *squares = rows->squares + t * SHARD_SQUARES;
+        scale_row((float *)q + (int64_t)t * n_q, layer->q_norm, n_q, squares[0], rows->q_width, s->norm_eps);
+        scale_row(cpu->k + (int64_t)t * n_k, layer->k_norm, n_k, squares[1], rows->k_width, s->norm_eps);
+        squares[0] = squares[1] = 0;
+    }
+    cpu_qkv_finish(cpu, layer, kv, q);
     return STATUS_OK;
 }
 
@@ -300,6 +347,8 @@ static const ShardOps FAKE_SHARDS = {.columns = 1,
                                      .part = fake_part,
                                      .sum = fake_sum,
                                      .add_normed = fake_add_normed,
+                                     .row_products = fake_row_products,
+                                     .norm_rows = fake_norm_rows,
                                      .gather = fake_gather,
                                      .identify = fake_identify,
                                      .finish = fake_finish,
