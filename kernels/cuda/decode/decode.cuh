@@ -120,7 +120,7 @@ struct DecodeMatrix {
         last_16ths; // of a row: chunks, and 16ths of the bytes of each and of the last
 };
 
-// In which forms a phase's matrices want their input: see dot.cuh.
+// In which forms a phase's matrices want their input: see input.cuh.
 enum DecodeForm { FORM_FLOATS = 1, FORM_QUANTS = 2, FORM_HALVES = 4, FORM_WHOLE = 8 };
 __host__ __device__ constexpr DecodeForm decode_form(int format) {
     return format == FORMAT_W8           ? FORM_WHOLE

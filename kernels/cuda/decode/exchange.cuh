@@ -74,7 +74,7 @@ struct InputSource {
     const float
         *post; // [cols]: `from` is normed by it and added to the residual stream, which is the input; or NULL
     int cols;
-    bool floats, quants, halves, whole; // its forms: see dot.cuh
+    bool floats, quants, halves, whole; // its forms: see input.cuh
     bool keep;                          // as the residual stream
     // In shared memory every `piece` elements begin `gap` further than they would one behind the other; piece_factor:
     // i / piece = i·piece_factor >> 32. gap 0: they do not.

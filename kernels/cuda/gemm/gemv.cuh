@@ -3,7 +3,7 @@
 // its way while it multiplies with the last.
 //
 // Plain weights are multiplied with x as it is. For quantised ones a block rounds x to 8 bits in groups of 32 first,
-// into shared memory, and multiplies integers, as the decoding kernel does (decode/dot.cuh): a relative error of some
+// into shared memory, and multiplies integers, as the decoding kernel does (decode/input.cuh): a relative error of some
 // 5e-3 of normal numbers. Sums are float32. A row's result has the same bits for every n and wherever the row stands.
 #ifndef PALAVER_KERNELS_CUDA_GEMM_GEMV_CUH
 #define PALAVER_KERNELS_CUDA_GEMM_GEMV_CUH

@@ -29,6 +29,28 @@ struct Arena {
 // STATUS_UNSUPPORTED, naming the matrix, unless it is there, [rows, cols], and can be multiplied with.
 Status layout_check_matrix(const char *name, const Matrix *m, int64_t rows, int64_t cols, Error *error);
 
+// What the activations of GEMMs are held in: by the first layer that is not W8; where all are, by the head.
+void settle_operand(CudaBackend *cuda, DType type, bool of_head);
+
+size_t head_bytes(const DecoderShape *shape, const HeadWeights *host); // of its allocation (head.cu)
+
+// ---- vectors.cu ---------------------------------------------------------------------------------------------------
+
+// A vector of a layer or of the head, and where it goes on the device.
+struct Vector {
+    const char *name;
+    const Matrix *from;
+    int64_t size;
+    float offset;  // added to its elements
+    float scale;   // which then multiplies them
+    bool required; // else it may be absent, and *to stays NULL
+    float **to;
+};
+
+Status vectors_check(const Vector *vectors, int n, Error *error);
+void vectors_lay_out(const Vector *vectors, int n, Arena *a);
+Status vectors_upload(CudaBackend *cuda, const Vector *vectors, int n, Error *error);
+
 // ---- heads.cu: the matrices of attention, but for wo, and the biases of queries, keys and values ----------------
 
 void heads_lay_out(const DecoderShape *s, const LayerWeights *h, Layer *layer, Arena *a);

@@ -1,4 +1,4 @@
-// Weights on the device: laid out in one allocation a layer, brought there by upload.cu.
+// Layers' weights on the device: laid out in one allocation a layer, brought there by upload.cu.
 #include "kernels/cuda/weights/layout.cuh"
 
 #include <math.h>
@@ -22,17 +22,7 @@ static bool common_format(DType a, DType b, Format *format) {
     return !(fine && with_min);
 }
 
-// A vector of a layer or of the head, and where it goes on the device.
-struct Vector {
-    const char *name;
-    const Matrix *from;
-    int64_t size;
-    float offset;  // added to its elements
-    float scale;   // which then multiplies them
-    bool required; // else it may be absent, and *to stays NULL
-    float **to;
-};
-enum { LAYER_VECTORS = 23, HEAD_VECTORS = 6 };
+enum { LAYER_VECTORS = 23 };
 
 // Experts one below the other in the matrices of a layer's feed-forward part, and its intermediate size.
 static int64_t experts_of(const DecoderShape *s, const LayerWeights *h) {
@@ -89,46 +79,6 @@ static void vectors_of_layer(const DecoderShape *s, const LayerWeights *h, Layer
     memcpy(out, all, sizeof all);
 }
 
-static void vectors_of_head(const DecoderShape *s, const HeadWeights *h, Head *head,
-                            Vector out[HEAD_VECTORS]) {
-    int64_t hidden = s->hidden_size;
-    float offset = s->norm_offset, scale = s->logit_scale != 0 ? s->logit_scale : 1;
-    const Vector all[HEAD_VECTORS] = {
-        {"norm", &h->norm, hidden, offset, scale, true, &head->norm.weight},
-        {"norm_bias", &h->norm_bias, hidden, 0, scale, false, &head->norm.bias},
-        {"embedding_norm", &h->embedding_norm, hidden, offset, 1, false, &head->embedding_norm.weight},
-        {"embedding_norm_bias", &h->embedding_norm_bias, hidden, 0, 1, false, &head->embedding_norm.bias},
-        {"token_norm", &h->token_norm, s->token_size, offset, 1, s->token_size > 0, &head->token_norm},
-        {"output_bias", &h->output_bias, decoder_output_rows(s), 0, 1, false, &head->output_bias},
-    };
-    memcpy(out, all, sizeof all);
-}
-
-static Status check_vectors(const Vector *vectors, int n, Error *error) {
-    for (const Vector *v = vectors; v < vectors + n; v++) {
-        if (!v->from->data && !v->required) continue;
-        if (!v->from->data) return error_set(error, STATUS_UNSUPPORTED, "cuda: %s is missing", v->name);
-        if (v->from->rows != 1 || v->from->cols != v->size)
-            return error_set(error, STATUS_UNSUPPORTED, "cuda: %s: expected [%lld], got [%lld, %lld]",
-                             v->name, (long long)v->size, (long long)v->from->rows, (long long)v->from->cols);
-    }
-    return STATUS_OK;
-}
-
-static void lay_out_vectors(const Vector *vectors, int n, Arena *a) {
-    for (const Vector *v = vectors; v < vectors + n; v++)
-        if (v->from->data) *v->to = (float *)a->take((size_t)v->size * 4);
-}
-
-static Status upload_each(CudaBackend *cuda, const Vector *vectors, int n, Error *error) {
-    Status status = STATUS_OK;
-    for (const Vector *v = vectors; v < vectors + n && !status; v++)
-        if (*v->to)
-            status =
-                upload_vectors(cuda, VectorList{&v->from, &v->size, 1, v->scale}, v->offset, *v->to, error);
-    return status;
-}
-
 // The largest of the fixed scales of what enters matrices that have one input; 0: there is none.
 static float input_scale(const Matrix *a, const Matrix *b, const Matrix *c) {
     const Matrix *all[] = {a, b, c};
@@ -149,7 +99,7 @@ static void lay_out_layer(const DecoderShape *s, const LayerWeights *h, Layer *l
     const int64_t hidden = s->hidden_size;
     Vector vectors[LAYER_VECTORS];
     vectors_of_layer(s, h, layer, vectors);
-    lay_out_vectors(vectors, LAYER_VECTORS, a);
+    vectors_lay_out(vectors, LAYER_VECTORS, a);
     orders_lay_out(h, layer, a);
     layer->index = h->index, layer->x_scale = h->x_scale != 0 ? h->x_scale : 1;
     if (attends(h)) {
@@ -202,7 +152,7 @@ static Status upload_layer(CudaBackend *cuda, const LayerWeights *h, Layer *laye
     if (status) return status;
     Vector vectors[LAYER_VECTORS];
     vectors_of_layer(s, h, layer, vectors);
-    status = upload_each(cuda, vectors, LAYER_VECTORS, error);
+    status = vectors_upload(cuda, vectors, LAYER_VECTORS, error);
     if (!status) status = orders_upload(cuda, h, layer, error);
     if (!status && attends(h)) status = heads_upload(cuda, h, layer, error);
     if (!status && attends(h)) status = upload_rows(cuda, &h->wo, &layer->out.part[0], 0, 1, error);
@@ -267,7 +217,7 @@ static Status check_layer(const DecoderShape *s, const LayerWeights *h, Layer *l
                                                 : (int64_t)s->n_heads * layer_heads(s, h->index).head_dim;
     Vector vectors[LAYER_VECTORS];
     vectors_of_layer(s, h, layer, vectors);
-    Status status = check_vectors(vectors, LAYER_VECTORS, error);
+    Status status = vectors_check(vectors, LAYER_VECTORS, error);
     if (!status && attends(h)) status = heads_check(s, h, error);
     if (!status && attends(h)) status = layout_check_matrix("wo", &h->wo, hidden, attended, error);
     if (status || !rests(h)) return status;
@@ -286,13 +236,6 @@ static Status check_layer(const DecoderShape *s, const LayerWeights *h, Layer *l
         return error_set(error, STATUS_UNSUPPORTED, "cuda: w_gate is %s and w_up %s",
                          dtype_name(h->w_gate.type), dtype_name(h->w_up.type));
     return status;
-}
-
-// By the first layer that is not W8; where all are, by the head: its GEMM takes operands of its own type best.
-static void settle_operand(CudaBackend *cuda, DType type, bool of_head) {
-    if (cuda->operand_known) return;
-    cuda->operand = type == DTYPE_F32 || type == DTYPE_BF16 ? type : DTYPE_F16;
-    cuda->operand_known = !of_head;
 }
 
 size_t layer_bytes(const DecoderShape *shape, const LayerWeights *host) {
@@ -337,88 +280,11 @@ Status cuda_load_layer(Backend *backend, const LayerWeights *host, Layer **out, 
     return STATUS_OK;
 }
 
-// Whether one matrix is for both; a part of it (kernels/shards) is held once more.
-static bool is_tied(const HeadWeights *h) {
-    return h->output.data == h->embedding.data && h->output.rows == h->embedding.rows;
-}
-
-static void lay_out_head(const DecoderShape *s, const HeadWeights *h, Head *head, Arena *a) {
-    Vector vectors[HEAD_VECTORS];
-    vectors_of_head(s, h, head, vectors);
-    lay_out_vectors(vectors, HEAD_VECTORS, a);
-    if (h->positions.data) head->positions = a->weight(&h->positions, s->n_positions);
-    head->embedding = a->weight(&h->embedding, s->vocab_size);
-    head->token_projection = a->linear(&h->token_projection);
-    if (h->token_embedding.data) head->token_embedding = a->weight(&h->token_embedding, s->vocab_size);
-    const int rows = decoder_output_rows(s);
-    head->output =
-        Linear{{is_tied(h) ? head->embedding : a->weight(&h->output, rows)}, 1, rows, s->hidden_size};
-}
-
-static Status upload_head(CudaBackend *cuda, const HeadWeights *h, Head *head, Error *error) {
-    Status status = upload_begin(cuda, error);
-    if (status) return status;
-    Vector vectors[HEAD_VECTORS];
-    vectors_of_head(cuda->shape, h, head, vectors);
-    status = upload_each(cuda, vectors, HEAD_VECTORS, error);
-    if (!status && h->positions.data)
-        status = upload_rows(cuda, &h->positions, &head->positions, 0, 1, error);
-    if (!status) status = upload_rows(cuda, &h->embedding, &head->embedding, 0, 1, error);
-    if (!status && h->token_embedding.data)
-        status = upload_rows(cuda, &h->token_embedding, &head->token_embedding, 0, 1, error);
-    if (!status && h->token_projection.data)
-        status = upload_rows(cuda, &h->token_projection, &head->token_projection.part[0], 0, 1, error);
-    if (!status && !is_tied(h)) status = upload_rows(cuda, &h->output, &head->output.part[0], 0, 1, error);
-    return status;
-}
-
-static Status check_head(const DecoderShape *s, const HeadWeights *h, Head *head, Error *error) {
-    Vector vectors[HEAD_VECTORS];
-    vectors_of_head(s, h, head, vectors);
-    Status status = check_vectors(vectors, HEAD_VECTORS, error);
-    if (!status)
-        status = layout_check_matrix("embedding", &h->embedding, s->vocab_size, s->hidden_size, error);
-    if (!status)
-        status = layout_check_matrix("output", &h->output, decoder_output_rows(s), s->hidden_size, error);
-    const int64_t of_layers = (int64_t)s->n_layers * s->token_size;
-    if (!status && s->token_size)
-        status = layout_check_matrix("token_embedding", &h->token_embedding, s->vocab_size, of_layers, error);
-    if (!status && s->token_size)
-        status =
-            layout_check_matrix("token_projection", &h->token_projection, of_layers, s->hidden_size, error);
-    if (!status && s->n_positions > 0)
-        status = layout_check_matrix("positions", &h->positions, s->n_positions, s->hidden_size, error);
-    return status;
-}
-
-Status cuda_load_head(Backend *backend, const HeadWeights *host, Head **out, Error *error) {
-    CudaBackend *cuda = cuda_backend(backend);
-    const DecoderShape *s = cuda->shape;
-    *out = NULL;
-    Head *head = (Head *)calloc(1, sizeof *head);
-    if (!head) return error_set(error, STATUS_MEMORY, "no memory for the head");
-    Arena arena = {};
-    Status status = check_head(s, host, head, error);
-    if (!status) {
-        lay_out_head(s, host, head, &arena);
-        status = cuda_check(device_allocate(&cuda->device, &head->memory, arena.used), error,
-                            "%zu bytes for the head", arena.used);
-    }
-    if (!status) {
-        arena = Arena{head->memory, 0};
-        lay_out_head(s, host, head, &arena);
-        status = upload_head(cuda, host, head, error);
-    }
-    if (status) {
-        if (head->memory) cudaFree(head->memory);
-        free(head);
-        return status;
-    }
-    settle_operand(cuda, host->output.type == DTYPE_BF16 ? DTYPE_BF16 : DTYPE_F16, true);
-    head->next = cuda->heads;
-    cuda->heads = head;
-    *out = head;
-    return STATUS_OK;
+// By the first layer that is not W8; where all are, by the head: its GEMM takes operands of its own type best.
+void settle_operand(CudaBackend *cuda, DType type, bool of_head) {
+    if (cuda->operand_known) return;
+    cuda->operand = type == DTYPE_F32 || type == DTYPE_BF16 ? type : DTYPE_F16;
+    cuda->operand_known = !of_head;
 }
 
 // What cudaMalloc takes for an allocation: large ones are whole pages of 2 MB.
@@ -429,10 +295,7 @@ static int64_t allocated_bytes(size_t bytes) {
 
 int64_t cuda_weight_bytes(const Backend *backend, const LayerWeights *layers, const HeadWeights *host) {
     const DecoderShape *s = ((const CudaBackend *)backend)->shape;
-    Head head = {};
-    Arena arena = {};
-    lay_out_head(s, host, &head, &arena);
-    int64_t bytes = allocated_bytes(arena.used);
+    int64_t bytes = allocated_bytes(head_bytes(s, host));
     for (int l = 0; l < s->n_layers; l++) bytes += allocated_bytes(layer_bytes(s, &layers[l]));
     return bytes;
 }
