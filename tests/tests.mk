@@ -43,6 +43,9 @@ $(NCCL_STUBS): tests/plugin/nccl_stub.c
 	@mkdir -p $(@D); echo "  cc    $< ($(@F))"; $(CC) $(C_FLAGS) -fPIC -shared $(if $(filter lacks,$(basename $(@F))),-DSTUB_LACKS) \
 	    -DSTUB_VERSION=$(if $(filter mute,$(basename $(@F))),0,$(or $(patsubst v%,%,$(filter v%,$(basename $(@F)))),22803)) -o $@ $<
 $(BUILD)/san/tests/kernels/test_nccl: | $(NCCL_STUBS)
+# What is none by itself: NCCL of which one sum fails, on a machine with two cards (tests/plugin/nccl_failing.c).
+$(BUILD)/nccl-failing.so: tests/plugin/nccl_failing.c
+	@mkdir -p $(@D); $(CC) $(C_FLAGS) -fPIC -shared -o $@ $< -ldl
 # A palaver whose n-th allocation, write, … fails: see tests/faults/inject.c, which is called before sanitizers are ready.
 FAULTS := $(BUILD)/san/tests/faults/inject.c.o $(BUILD)/san/tests/faults/inject_new.cc.o
 $(FAULTS): SANITIZE := -O1 -fno-omit-frame-pointer
