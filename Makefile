@@ -143,8 +143,8 @@ CU_MANY   := $(if $(NVCC),$(shell grep -l '^// INSTANCES: ' $(CU)))
 instances  = $(shell sed -n 's,^// INSTANCES: ,,p' $(1))
 # Files that take two seconds, nearly all of them for headers, are compiled together, those of a folder as one (in a sixth of
 # the time): all but these.
-CU_ALONE  := $(CU_MANY) $(addprefix kernels/cuda/,$(addprefix attention/,latent.cu plain.cu wgmma.cu) cache/cache_attention.cu \
-    gemm/expand.cu gemm/tile.cu gemm/unpack_gemm.cu ops/norm.cu) $(filter $(addprefix kernels/cuda/,experts/% latent/% w8/%),$(CU))
+CU_ALONE  := $(filter $(CU_MANY) $(addprefix kernels/cuda/,$(addprefix attention/,latent.cu plain.cu wgmma.cu) \
+    cache/cache_attention.cu $(addprefix gemm/,expand.cu tile.cu unpack_gemm.cu) ops/norm.cu experts/% latent/% w8/%),$(CU))
 CU_UNITS  := $(sort $(dir $(filter-out $(CU_ALONE),$(CU))))
 unit       = $(strip $(foreach f,$(filter-out $(CU_ALONE),$(CU)),$(if $(filter $(dir $f),$(1)),$f)))
 # Those of many instances come first: they take longest, and two cores should end together.
@@ -183,9 +183,9 @@ $(PLUGIN) $(CHECKED):
 	$(call link,$(NVCC) -shared -cudart static,-Xlinker --exclude-libs$(,)ALL -Xlinker -z$(,)defs -ldl)
 	@$(if $(FIRST),:,nm $(filter %.o,$^) | awk '$$1 == "w" {asked[$$2]} NF == 3 {there[$$3]} END {for (s in asked) \
 	    if (s ~ /^_Z/ && !(s in there)) {print "  missing: an instance of " s; missing = 1} exit missing}' || { rm $@; exit 1; })
-# One that was linked for other cards, or for a first talk, is linked again.
+# One that was linked for other cards, for a first talk, or of other objects, is linked again.
 $(PLUGIN) $(CHECKED): $(BUILD)/cuda/cards
-linked_for = $(CUDA_ARCH)$(if $(ALSO), also $(ALSO))$(if $(FIRST), first)$(if $(FAST), fast)
+linked_for = $(CUDA_ARCH)$(if $(ALSO), also $(ALSO))$(if $(FIRST), first)$(if $(FAST), fast) $(firstword $(shell echo '$(CU_OBJECTS)' | cksum))
 $(BUILD)/cuda/cards: always
 	@mkdir -p $(@D); echo '$(linked_for)' | cmp -s - $@ || echo '$(linked_for)' >$@
 .PHONY: always

@@ -5,7 +5,6 @@
 #include "kernels/cuda/cache/cache.cuh"
 #include "kernels/cuda/device/built.cuh"
 #include "kernels/cuda/dispatch.h"
-#include "kernels/shards/shard_ops.h"
 
 struct HeadArguments {
     int n_tokens;
@@ -33,6 +32,7 @@ static inline bool plain_heads(const HeadArguments &a) {
 }
 
 struct CudaBackend;
+struct ShardRows; // shard_ops.h
 
 // Brings heads, of which a GEMM has stored products in cuda->scratch.wide as `Sum`, to q, in T, and into the cache (ops/heads.cu).
 // by_row: norms are of whole rows.

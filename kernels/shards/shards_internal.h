@@ -75,7 +75,7 @@ struct Shards {
     bool norms_rows;   // a layer has norms of whole rows of queries and keys
     KvLayer *kv;       // [n_layers] what ranks[].kv were made of
     int max_tokens, max_logits;
-    bool unsettled; // an op failed that may have left something in `part` or `sums`
+    bool unsettled; // an op failed that may have left something in `part`, `sums` or `squares`
     int32_t *drawn; // [n_ranks, max_logits] the ids that each has drawn
     int n_drawn;    // rows of the last draw
     Shards *next;   // of those that take turns (shards_turns.c)

@@ -14,7 +14,8 @@
 // less than what rounding activations to f16 loses, as makers of such models and llama.cpp do, and far less than
 // rounding them to bf16 does.
 //
-// A group with what is no finite number is NaN as a whole. Groups that are all below QUANT_TINY count as zero.
+// A group with what is no finite number is NaN as a whole, and so is a product of groups whose norms' product is beyond 2^159.
+// Groups that are all below QUANT_TINY count as zero.
 #ifndef PALAVER_KERNELS_CPU_LOOPS_FIXED_H
 #define PALAVER_KERNELS_CPU_LOOPS_FIXED_H
 

@@ -7,6 +7,7 @@
 #include "kernels/cuda/device/reduce.cuh"
 #include "kernels/cuda/heads.cuh"
 #include "kernels/cuda/rope.cuh"
+#include "kernels/shards/shard_ops.h"
 
 // Layer norm of a head v [dim] by a warp that has the sum of its elements.
 __device__ inline void layer_norm_head(const float *weight, float sum, float eps, float *v, int dim) {

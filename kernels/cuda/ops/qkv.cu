@@ -4,6 +4,7 @@
 #include "kernels/cuda/heads.cuh"
 #include "kernels/cuda/latent/latent.cuh"
 #include "kernels/cuda/rope.cuh"
+#include "kernels/shards/shard_ops.h"
 #include "kernels/temperature.h"
 
 // Whether the GEMM stores its sums as they are. Of bf16 eight bits are left: rounded before RoPE as well as behind it,
