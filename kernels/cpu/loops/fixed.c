@@ -15,11 +15,11 @@ static float largest_of(const float x[FIXED_GROUP]) {
 // The scale of a group; 0: all count as zero, NaN: it has what is no finite number.
 static float scale_of(const float x[FIXED_GROUP]) {
     const float largest = largest_of(x), power = fixed_power(largest);
-    float squares[8] = {0};
+    float squares[16] = {0};
     if (!(largest <= FLT_MAX)) return NAN;
     if (largest <= QUANT_TINY) return 0;
-    for (int i = 0; i < FIXED_GROUP; i++) squares[i % 8] = fmaf(x[i] * power, x[i] * power, squares[i % 8]);
-    for (int n = 4; n > 0; n /= 2)
+    for (int i = 0; i < FIXED_GROUP; i++) squares[i % 16] = fmaf(x[i] * power, x[i] * power, squares[i % 16]);
+    for (int n = 8; n > 0; n /= 2)
         for (int i = 0; i < n; i++) squares[i] += squares[n + i];
     return fixed_scale(largest, squares[0], power);
 }

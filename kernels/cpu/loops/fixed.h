@@ -57,9 +57,19 @@ static inline float fixed_power(float largest) {
     return power;
 }
 
+// 1/power, for powers that are normal numbers as their inverses are.
+static inline float fixed_inverse_power(float power) {
+    uint32_t bits;
+    memcpy(&bits, &power, sizeof bits);
+    bits = (254u << 23) - bits;
+    memcpy(&power, &bits, sizeof power);
+    return power;
+}
+
 // The scale of a group that is finite and has one above QUANT_TINY; squares: the sum of those of numbers·power.
 static inline float fixed_scale(float largest, float squares, float power) {
-    const float by_norm = sqrtf(squares) / FIXED_NORM / power, by_largest = largest / FIXED_LARGEST;
+    const float by_norm = sqrtf(squares) * (1.0f / FIXED_NORM) * fixed_inverse_power(power),
+                by_largest = largest * (1.0f / FIXED_LARGEST);
     return by_norm > by_largest ? by_norm : by_largest;
 }
 
@@ -72,14 +82,14 @@ static inline uint8_t fixed_exponent(float scale) {
 
 // 1/2^e
 static inline float fixed_inverse(uint8_t exponent) {
-    const uint32_t bits = (uint32_t)(254 - exponent) << 23;
-    float inverse;
-    memcpy(&inverse, &bits, sizeof inverse);
-    return inverse;
+    const uint32_t bits = (uint32_t)exponent << 23;
+    float power;
+    memcpy(&power, &bits, sizeof power);
+    return fixed_inverse_power(power);
 }
 
-// x [n] → q [fixed_stride(n)], scale [fixed_groups(n)]. A sum of squares is eight interleaved ones of every eighth number,
-// which are added up as ((0+4)+(2+6))+((1+5)+(3+7)).
+// x [n] → q [fixed_stride(n)], scale [fixed_groups(n)]. A sum of squares is sixteen interleaved ones of every
+// sixteenth number, to which those of i + 8, i + 4, i + 2, i + 1 are added in turn.
 void fixed_quantize(const float *x, int64_t n, int16_t *q, float *scale);
 
 // Rows of weights as they are multiplied: panels of sixteen, of which each has, group after group, the 32 pairs of

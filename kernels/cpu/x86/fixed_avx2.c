@@ -28,16 +28,16 @@ INLINE void round_group(const __m256 x[VECTORS], float by, int16_t *to) {
 // The scale of a group; 0: all count as zero, NaN: it has what is no finite number.
 INLINE float scale_of(const __m256 x[VECTORS]) {
     enum { INFINITE = 0x7f800000 };
-    const int32_t low = largest_bits(x), high = largest_bits(x + VECTORS / 2), bits = low > high ? low : high;
+    const int32_t bits = largest_bits(x, VECTORS);
     const float largest = float_of_bits(bits), power = fixed_power(largest);
     if (bits >= INFINITE) return NAN;
     if (largest <= QUANT_TINY) return 0;
-    __m256 squares = _mm256_setzero_ps();
+    __m256 squares[2] = {_mm256_setzero_ps(), _mm256_setzero_ps()};
     for (int i = 0; i < VECTORS; i++) {
         const __m256 v = _mm256_mul_ps(x[i], _mm256_set1_ps(power));
-        squares = _mm256_fmadd_ps(v, v, squares);
+        squares[i % 2] = _mm256_fmadd_ps(v, v, squares[i % 2]);
     }
-    return fixed_scale(largest, sum_lanes(squares), power);
+    return fixed_scale(largest, sum_lanes(_mm256_add_ps(squares[0], squares[1])), power);
 }
 
 // to [FIXED_GROUP] = x·inverse, or zeros, for what is no number times 0 is none.
@@ -193,7 +193,11 @@ INLINE void gemm_fixed(W8Dot dot, const Gemm *p, int64_t token, int64_t end, voi
         for (int64_t t = token; t < end; t += TOKENS) {
             int64_t tokens[TOKENS]; // beyond the last: that one again, not stored
             __m256 y[TOKENS][2];
-            for (int i = 0; i < TOKENS; i++) tokens[i] = t + i < end ? t + i : end - 1;
+            for (int i = 0; i < TOKENS; i++) {
+                tokens[i] = t + i < end ? t + i : end - 1;
+                // A store to a line that is not there holds up those behind it.
+                __builtin_prefetch(gemm_row(p, tokens[i]) + number * FIXED_ROWS, 1);
+            }
             if (end - t == 1)
                 panel_times(dot, 1, &w, p->x, tokens, y);
             else

@@ -145,7 +145,7 @@ static void to_half(const float *x, int64_t n, uint16_t *half) {
 // ---- activations as integers --------------------------------------------------------------------------
 
 INLINE float largest_magnitude(const __m256 x[4]) {
-    return float_of_bits(largest_bits(x));
+    return float_of_bits(largest_bits(x, 4));
 }
 
 static void quantize(const float *x, int64_t n, const QuantRow *out) {

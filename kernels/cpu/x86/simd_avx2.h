@@ -36,11 +36,11 @@ INLINE float max_lanes(__m256 v) {
     return _mm_cvtss_f32(_mm_max_ss(x, _mm_movehdup_ps(x)));
 }
 
-// Bits of the largest magnitude of 32 floats: they compare like the numbers, where NaN is above infinity.
-INLINE int32_t largest_bits(const __m256 x[4]) {
+// Bits of the largest magnitude of `vectors` times eight floats: they compare like the numbers, where NaN is above infinity.
+INLINE int32_t largest_bits(const __m256 *x, int vectors) {
     const __m256i magnitude = _mm256_set1_epi32(0x7fffffff);
     __m256i m = _mm256_and_si256(_mm256_castps_si256(x[0]), magnitude);
-    for (int i = 1; i < 4; i++)
+    for (int i = 1; i < vectors; i++)
         m = _mm256_max_epi32(m, _mm256_and_si256(_mm256_castps_si256(x[i]), magnitude));
     __m128i h = _mm_max_epi32(_mm256_castsi256_si128(m), _mm256_extracti128_si256(m, 1));
     h = _mm_max_epi32(h, _mm_shuffle_epi32(h, 0x4e));
