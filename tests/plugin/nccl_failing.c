@@ -21,35 +21,73 @@ static void *real(const char *name) {
     exit(1);
 }
 
-// A function that goes on to the real one; `types` and `names` of its parameters in brackets.
-#define PASSED_ON(result, name, types, names)                                                                \
-    result name types;                                                                                       \
-    result name types {                                                                                      \
-        result(*function) types;                                                                             \
-        void *found = real(#name);                                                                           \
-        memcpy(&function, &found, sizeof found);                                                             \
-        return function names;                                                                               \
-    }
+// A function that goes on to the real one, of this type.
+#define REAL(type, name)                                                                                     \
+    void *found = real(name);                                                                                \
+    type function;                                                                                           \
+    memcpy(&function, &found, sizeof found)
 
-PASSED_ON(int, ncclGetVersion, (int *version), (version))
-PASSED_ON(int, ncclCommInitAll, (void **all, int n, const int *devices), (all, n, devices))
-PASSED_ON(int, ncclCommDestroy, (void *one), (one))
-PASSED_ON(int, ncclCommAbort, (void *one), (one))
-PASSED_ON(int, ncclCommGetAsyncError, (void *one, int *error), (one, error))
-PASSED_ON(int, ncclGroupStart, (void), ())
-PASSED_ON(int, ncclGroupEnd, (void), ())
-PASSED_ON(const char *, ncclGetErrorString, (int error), (error))
+typedef int OfVersion(int *);
+int ncclGetVersion(int *version);
+int ncclGetVersion(int *version) {
+    REAL(OfVersion *, "ncclGetVersion");
+    return function(version);
+}
 
+typedef int OfAll(void **, int, const int *);
+int ncclCommInitAll(void **all, int n, const int *devices);
+int ncclCommInitAll(void **all, int n, const int *devices) {
+    REAL(OfAll *, "ncclCommInitAll");
+    return function(all, n, devices);
+}
+
+typedef int OfOne(void *);
+int ncclCommDestroy(void *one);
+int ncclCommDestroy(void *one) {
+    REAL(OfOne *, "ncclCommDestroy");
+    return function(one);
+}
+int ncclCommAbort(void *one);
+int ncclCommAbort(void *one) {
+    REAL(OfOne *, "ncclCommAbort");
+    return function(one);
+}
+
+typedef int OfError(void *, int *);
+int ncclCommGetAsyncError(void *one, int *error);
+int ncclCommGetAsyncError(void *one, int *error) {
+    REAL(OfError *, "ncclCommGetAsyncError");
+    return function(one, error);
+}
+
+typedef int OfNone(void);
+int ncclGroupStart(void);
+int ncclGroupStart(void) {
+    REAL(OfNone *, "ncclGroupStart");
+    return function();
+}
+int ncclGroupEnd(void);
+int ncclGroupEnd(void) {
+    REAL(OfNone *, "ncclGroupEnd");
+    return function();
+}
+
+typedef const char *OfWords(int);
+const char *ncclGetErrorString(int error);
+const char *ncclGetErrorString(int error) {
+    REAL(OfWords *, "ncclGetErrorString");
+    return function(error);
+}
+
+typedef int OfSum(const void *, void *, size_t, int, int, void *, void *);
 int ncclAllReduce(const void *from, void *to, size_t n, int type, int op, void *one, void *stream);
 int ncclAllReduce(const void *from, void *to, size_t n, int type, int op, void *one, void *stream) {
     static atomic_int sums;
-    int (*function)(const void *, void *, size_t, int, int, void *, void *);
     const char *how = getenv("NCCL_FAILS"), *which = getenv("NCCL_AT");
     if (how && atomic_fetch_add(&sums, 1) == (which ? atoi(which) : 0)) {
         fprintf(stderr, "nccl-failing: this sum fails: %s\n", how);
         return strcmp(how, "silent") ? SYSTEM_ERROR : 0;
     }
-    void *found = real("ncclAllReduce");
-    memcpy(&function, &found, sizeof found);
+    REAL(OfSum *, "ncclAllReduce");
     return function(from, to, n, type, op, one, stream);
 }
