@@ -152,7 +152,8 @@ CU_OBJECTS := $(foreach f,$(CU_MANY),$(patsubst %,$f@%,$(call instances,$f))) $(
     $(addsuffix together.cu,$(CU_UNITS))
 # What a first talk needs of them (FIRST=1, as make chat has it where there is no plug-in yet): a sixth of the compiling.
 # The rest is NULL in the plug-in: kernels/cuda/device/built.cuh.
-FIRST_WORDS := FORMAT_Q8 FORMAT_Q4M DTYPE_F16 TILES_OF_F16 DECODE_F16$(,)8$(,)1$(,)false DECODE_F16$(,)8$(,)4$(,)false __half$(,)__half
+FIRST_WORDS := FORMAT_Q8 FORMAT_Q4M DTYPE_F16 TILES_OF_F16 DECODE_F16$(,)8$(,)1$(,)false DECODE_F16$(,)8$(,)4$(,)false \
+    __half$(,)__half
 if_first = $(if $(findstring @,$1),$(if $(filter $(FIRST_WORDS),$(lastword $(subst @, ,$1))),$1),$1)
 ifdef FIRST
 CU_OBJECTS := $(filter-out $(addprefix kernels/cuda/,experts/% latent/% attention/latent.cu w8/tile% w8/flat%),\
@@ -185,7 +186,8 @@ $(PLUGIN) $(CHECKED):
 	    if (s ~ /^_Z/ && !(s in there)) {print "  missing: an instance of " s; missing = 1} exit missing}' || { rm $@; exit 1; })
 # One that was linked for other cards, for a first talk, or of other objects, is linked again.
 $(PLUGIN) $(CHECKED): $(BUILD)/cuda/cards
-linked_for = $(CUDA_ARCH)$(if $(ALSO), also $(ALSO))$(if $(FIRST), first)$(if $(FAST), fast) $(firstword $(shell echo '$(CU_OBJECTS)' | cksum))
+linked_for = $(CUDA_ARCH)$(if $(ALSO), also $(ALSO))$(if $(FIRST), first)$(if $(FAST), fast) \
+    $(firstword $(shell echo '$(CU_OBJECTS)' | cksum))
 $(BUILD)/cuda/cards: always
 	@mkdir -p $(@D); echo '$(linked_for)' | cmp -s - $@ || echo '$(linked_for)' >$@
 .PHONY: always

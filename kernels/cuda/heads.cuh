@@ -10,8 +10,8 @@ struct HeadArguments {
     int n_tokens;
     const float *bias, *q_norm, *k_norm, *v_norm; // NULL: none
     const float *temperatures; // [n_tokens] that queries are multiplied by; NULL: they are not
-    const float2 *
-        row_scales; // [n_tokens] of the whole rows of q and of k, 1 / root mean square; NULL: norms are of heads
+    // [n_tokens] of the whole rows of q and of k, 1 / root mean square; NULL: norms are of heads
+    const float2 *row_scales;
     bool norms_turned; // norms of heads come after RoPE
     bool layer_norms;  // of heads, each with weights of its own
     float eps;
@@ -34,17 +34,19 @@ static inline bool plain_heads(const HeadArguments &a) {
 struct CudaBackend;
 struct ShardRows; // shard_ops.h
 
-// Brings heads, of which a GEMM has stored products in cuda->scratch.wide as `Sum`, to q, in T, and into the cache (ops/heads.cu).
-// by_row: norms are of whole rows.
+// Brings heads, of which a GEMM has stored products in cuda->scratch.wide as `Sum`, to q, in T, and into the cache
+// (ops/heads.cu).
 template <class T, class Sum>
-MAY_LACK cudaError_t heads_finish(const CudaBackend *cuda, HeadsKernel kernel, HeadArguments a, bool by_row,
+MAY_LACK cudaError_t heads_finish(const CudaBackend *cuda, HeadsKernel kernel, const HeadArguments &a,
                                   void *q);
-// Where several cards have the heads of a row: what these add to its squares; then the same from the squares of all.
-template <class T, class Sum>
-MAY_LACK cudaError_t heads_squares(const CudaBackend *cuda, const HeadArguments &a, const ShardRows *rows);
-template <class T, class Sum>
-MAY_LACK cudaError_t heads_normed(const CudaBackend *cuda, HeadsKernel kernel, HeadArguments a,
-                                  const ShardRows *rows, void *q);
+
+// HeadArguments.row_scales, from the same products; in_floats: Sum is float, else the operands' type (ops/row_scales.cu).
+cudaError_t row_scales(const CudaBackend *cuda, HeadArguments *a, bool in_floats);
+// Where several cards have the heads of a row: what these add to its squares; then the scales from those of all, which
+// become zeros.
+cudaError_t row_squares(const CudaBackend *cuda, const HeadArguments &a, bool in_floats,
+                        const ShardRows *rows);
+cudaError_t row_scales_of_squares(const CudaBackend *cuda, HeadArguments *a, const ShardRows *rows);
 
 template <class T> struct alignas(sizeof(T) * 2) Pair { T v[2]; };
 

@@ -31,11 +31,10 @@ typedef struct ShardSum {
 } ShardSum;
 
 // Norms of whole rows of queries and keys, of which each rank has some heads.
-enum {
-    SHARD_SQUARES = 4
-}; // floats of a token: sums of squares of its queries and of its keys, and two zeros
+enum { SHARD_SQUARES = 4 };
 typedef struct ShardRows {
-    float *squares;       // [n tokens of the step, SHARD_SQUARES]
+    // [n tokens of the step, SHARD_SQUARES]: sums of squares of a token's queries and of its keys, and two zeros
+    float *squares;
     int q_width, k_width; // of whole rows
     int counted_kv_heads; // of this rank's, so many first ones are another's as well, which counts them
 } ShardRows;

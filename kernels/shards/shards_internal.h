@@ -34,12 +34,10 @@ typedef struct Rank {
     Shard shard;
     DecoderShape shape;
     float *part; // [max_tokens, hidden_size] its memory: what out and down add up here; zeros between ops
-    float *
-        sums; // likewise: what all have added, where a norm comes before it is added to x; NULL: no layer has one
-    float *
-        squares; // [max_tokens, SHARD_SQUARES] of rows of queries and keys; NULL: no layer has norms of those
-    float *logits; // [max_logits, shard.n_rows] its memory
-    KvLayer *kv;   // [n_layers] of the cache that decode() or an op on slots was given last, as it has it
+    float *sums; // likewise: what all have added, where a norm comes before it is added to x; NULL: nowhere
+    float *squares; // [max_tokens, SHARD_SQUARES] of rows of queries and keys, where these are normed; NULL
+    float *logits;  // [max_logits, shard.n_rows] its memory
+    KvLayer *kv;    // [n_layers] of the cache that decode() or an op on slots was given last, as it has it
     Layer **layers;
 } Rank;
 

@@ -4,10 +4,8 @@
 #include "kernels/cuda/cache/store.cuh"
 #include "kernels/cuda/device/launch.cuh"
 #include "kernels/cuda/device/ptx.cuh"
-#include "kernels/cuda/device/reduce.cuh"
 #include "kernels/cuda/heads.cuh"
 #include "kernels/cuda/rope.cuh"
-#include "kernels/shards/shard_ops.h"
 
 // Layer norm of a head v [dim] by a warp that has the sum of its elements.
 __device__ inline void layer_norm_head(const float *weight, float sum, float eps, float *v, int dim) {
@@ -193,8 +191,10 @@ static cudaError_t launch_any_heads(const CudaBackend *cuda, const HeadArguments
                             (const Sum *)cuda->scratch.wide, q);
 }
 
+// From what the GEMM has stored in cuda->scratch.wide, in `Sum`.
 template <class T, class Sum>
-static cudaError_t launch_heads(const CudaBackend *cuda, HeadsKernel kernel, const HeadArguments &a, T *q) {
+cudaError_t heads_finish(const CudaBackend *cuda, HeadsKernel kernel, const HeadArguments &a, void *to) {
+    T *q = (T *)to;
     switch (kernel) {
     case HEADS_WHOLE:
         return a.head_dim == 128 ? launch_whole_heads<T, Sum, 128>(cuda, a, q)
@@ -208,76 +208,5 @@ static cudaError_t launch_heads(const CudaBackend *cuda, HeadsKernel kernel, con
     }
 }
 
-// Of a token's heads of q, and of those of k, with their bias: 1 / root mean square; of several cards (`squares`, of which
-// SHARD_SQUARES are a token's) the sum of squares, of keys without `counted` heads. Grid: [n_tokens, 2], block: 256.
-template <class Sum>
-__global__ void __launch_bounds__(256)
-    row_scales_kernel(HeadArguments a, const Sum *wide, float *scales, float *squares, int counted) {
-    __shared__ float sums[8];
-    const int first = (blockIdx.y ? a.n_heads + counted : 0) * a.head_dim,
-              n = (blockIdx.y ? a.n_kv_heads - counted : a.n_heads) * a.head_dim;
-    const Sum *row = wide + (int64_t)blockIdx.x * (a.n_heads + 2 * a.n_kv_heads) * a.head_dim + first;
-    float sum = 0;
-    let_next_begin();
-    kernels_before();
-    for (int i = threadIdx.x; i < n; i += 256) {
-        float x = to_float(row[i]) + (a.bias ? a.bias[first + i] : 0);
-        sum += x * x;
-    }
-    sum = block_sum<256>(sum, sums);
-    if (threadIdx.x != 0) return;
-    if (squares)
-        squares[SHARD_SQUARES * blockIdx.x + blockIdx.y] = sum;
-    else
-        scales[2 * blockIdx.x + blockIdx.y] = rsqrtf(sum / n + a.eps);
-}
-
-// The same scales from sums of all cards, which become zeros. Grid: n_tokens/256, block: 256.
-static __global__ void __launch_bounds__(256)
-    scales_of_squares_kernel(float4 *squares, int n_tokens, float q_width, float k_width, float eps,
-                             float2 *scales) {
-    const int token = blockIdx.x * 256 + threadIdx.x;
-    let_next_begin();
-    kernels_before();
-    if (token >= n_tokens) return;
-    const float4 sums = squares[token];
-    scales[token] = make_float2(rsqrtf(sums.x / q_width + eps), rsqrtf(sums.y / k_width + eps));
-    squares[token] = make_float4(0, 0, 0, 0);
-}
-
-// From what the GEMM has stored in cuda->scratch.wide, in `Sum`; by_row: norms are of whole rows.
-template <class T, class Sum>
-cudaError_t heads_finish(const CudaBackend *cuda, HeadsKernel kernel, HeadArguments a, bool by_row, void *q) {
-    float2 *scales = cuda->scratch.row_scales;
-    cudaError_t code = cudaSuccess;
-    if (by_row)
-        code = launch_dependent(cuda, row_scales_kernel<Sum>, dim3(a.n_tokens, 2), 256, 0, a,
-                                (const Sum *)cuda->scratch.wide, (float *)scales, (float *)NULL, 0);
-    if (by_row) a.row_scales = scales;
-    return code == cudaSuccess ? launch_heads<T, Sum>(cuda, kernel, a, (T *)q) : code;
-}
-
-template <class T, class Sum>
-cudaError_t heads_squares(const CudaBackend *cuda, const HeadArguments &a, const ShardRows *rows) {
-    return launch_dependent(cuda, row_scales_kernel<Sum>, dim3(a.n_tokens, 2), 256, 0, a,
-                            (const Sum *)cuda->scratch.wide, (float *)NULL, rows->squares,
-                            rows->counted_kv_heads);
-}
-
-template <class T, class Sum>
-cudaError_t heads_normed(const CudaBackend *cuda, HeadsKernel kernel, HeadArguments a, const ShardRows *rows,
-                         void *q) {
-    float2 *scales = cuda->scratch.row_scales;
-    cudaError_t code = launch_dependent(cuda, scales_of_squares_kernel, (a.n_tokens + 255) / 256, 256, 0,
-                                        (float4 *)rows->squares, a.n_tokens, (float)rows->q_width,
-                                        (float)rows->k_width, a.eps, scales);
-    a.row_scales = scales;
-    return code == cudaSuccess ? launch_heads<T, Sum>(cuda, kernel, a, (T *)q) : code;
-}
-
-template cudaError_t heads_finish<INSTANCE>(const CudaBackend *cuda, HeadsKernel kernel, HeadArguments a,
-                                            bool by_row, void *q);
-template cudaError_t heads_squares<INSTANCE>(const CudaBackend *cuda, const HeadArguments &a,
-                                             const ShardRows *rows);
-template cudaError_t heads_normed<INSTANCE>(const CudaBackend *cuda, HeadsKernel kernel, HeadArguments a,
-                                            const ShardRows *rows, void *q);
+template cudaError_t heads_finish<INSTANCE>(const CudaBackend *cuda, HeadsKernel kernel,
+                                            const HeadArguments &a, void *q);

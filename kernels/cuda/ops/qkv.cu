@@ -4,7 +4,6 @@
 #include "kernels/cuda/heads.cuh"
 #include "kernels/cuda/latent/latent.cuh"
 #include "kernels/cuda/rope.cuh"
-#include "kernels/shards/shard_ops.h"
 #include "kernels/temperature.h"
 
 // Whether the GEMM stores its sums as they are. Of bf16 eight bits are left: rounded before RoPE as well as behind it,
@@ -13,30 +12,22 @@ static bool stores_sums(const CudaBackend *cuda, const Layer *layer) {
     return cuda->operand == DTYPE_BF16 && !linear_is_w8(&layer->qkv);
 }
 
-// call with T and Sum: what q is stored as, and what the GEMM has stored.
-#define WITH_SUMS(cuda, layer, call)                                                                         \
-    do {                                                                                                     \
-        if (stores_sums(cuda, layer)) {                                                                      \
-            using T = __nv_bfloat16;                                                                         \
-            using Sum = float;                                                                               \
-            call;                                                                                            \
-        } else {                                                                                             \
-            WITH_OPERAND(cuda, using Sum = T; call);                                                         \
-        }                                                                                                    \
-    } while (0)
-
 // From products that are stored. rows: norms are of rows of which other cards have a part, and these are all cards' squares;
 // NULL: there are no others.
-static Status finish_heads(CudaBackend *cuda, const HeadArguments &a, const Layer *layer,
-                           const ShardRows *rows, void *q, Error *error) {
+static Status finish_heads(CudaBackend *cuda, HeadArguments a, const Layer *layer, const ShardRows *rows,
+                           void *q, Error *error) {
     HeadsCase c = {cuda->step.kind, a.n_tokens, a.head_dim, plain_heads(a),
                    a.kv.key_feedback && feeds_back_in_quads(a.kv, a.head_dim)};
     HeadsKernel kernel = dispatch_heads(&c);
-    cudaError_t code;
+    const bool in_floats = stores_sums(cuda, layer);
+    cudaError_t code = rows               ? row_scales_of_squares(cuda, &a, rows)
+                       : layer->row_norms ? row_scales(cuda, &a, in_floats)
+                                          : cudaSuccess;
     cuda->step.chosen.heads = dispatch_heads_name(kernel);
-    WITH_SUMS(cuda, layer,
-              (code = rows ? heads_normed<T, Sum>(cuda, kernel, a, rows, q)
-                           : heads_finish<T, Sum>(cuda, kernel, a, layer->row_norms, q)));
+    if (code == cudaSuccess && in_floats)
+        code = heads_finish<__nv_bfloat16, float>(cuda, kernel, a, q);
+    else if (code == cudaSuccess)
+        WITH_OPERAND(cuda, (code = heads_finish<T, T>(cuda, kernel, a, q)));
     return cuda_check(code, error, "[%d, %d heads of %d]", a.n_tokens, a.n_heads + 2 * a.n_kv_heads,
                       a.head_dim);
 }
@@ -96,13 +87,12 @@ Status cuda_row_products(Backend *backend, const Layer *layer, const void *x, co
     const HeadArguments a = arguments_of(cuda, layer, kv);
     Gemm gemm = {&layer->qkv, NULL, a.n_tokens, EPILOGUE_STORE, q};
     gemm.order = layer->orders.qkv, gemm.chosen = &cuda->step.chosen.qkv;
-    cudaError_t code;
     Status status = kv_layer_check(kv, a.head_dim, error);
     if (!status) status = gemm_take_norm(cuda, &gemm, (const float *)x, NULL, layer->attn_norm, error);
     if (!status) status = store_products(cuda, layer, &gemm, error);
     if (status) return error_prefix(error, "qkv: ");
-    WITH_SUMS(cuda, layer, (code = heads_squares<T, Sum>(cuda, a, rows)));
-    return cuda_check(code, error, "squares of rows of %d tokens", a.n_tokens);
+    return cuda_check(row_squares(cuda, a, stores_sums(cuda, layer), rows), error,
+                      "squares of rows of %d tokens", a.n_tokens);
 }
 
 Status cuda_norm_rows(Backend *backend, const Layer *layer, const KvLayer *kv, const ShardRows *rows, void *q,
