@@ -80,7 +80,7 @@ simd = $(if $(findstring _neon,$(1)),-O3) $(if $(X86),$(if $(findstring _avx,$(1
 
 .PHONY: help
 help: ## this list
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(filter Makefile %.mk,$(MAKEFILE_LIST))
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(filter Makefile %.mk,$(MAKEFILE_LIST))
 .PHONY: deps all cuda model chat bench bundle install clean
 deps: ## install what is missing (Debian, Ubuntu), say what
 	@if ! command -v dpkg-query >/dev/null; then \

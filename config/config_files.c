@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 Status config_apply_file(Config *config, ConfigLayer layer, const char *path, Error *error) {
@@ -35,6 +36,8 @@ Status config_apply_user_files(Config *config, Error *error) {
     for (size_t i = 0; i < sizeof names / sizeof *names && !status; i++)
         if (user_path(names[i], path) && !access(path, F_OK))
             status = config_apply_file(config, CONFIG_FILES, path, error);
+    if (status && strstr(path, names[0]))
+        (void)error_prefix(error, "the file that palaver use has written (remove it, if nothing else): ");
     if (!status && !access("palaver.toml", F_OK))
         status = config_apply_file(config, CONFIG_FILES, "palaver.toml", error);
     return status;

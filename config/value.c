@@ -237,10 +237,14 @@ Status value_from_text(const ConfigKey *key, const char *text, ConfigValue *valu
     size_t size = strlen(text);
     if (utf8_valid_run(text, size) != size)
         return error_set(error, STATUS_USAGE, "%s.%s: the text is not valid UTF-8", key->section, key->name);
+    const bool numeric =
+        key->type == CONFIG_INTEGER || key->type == CONFIG_NUMBER || key->type == CONFIG_AMOUNT;
+    const bool words = key->type == CONFIG_TEXT || key->type == CONFIG_STRINGS; // blanks count in them
+    const char *all = text;
     text += strspn(text, " \t");
-    bool numeric = key->type == CONFIG_INTEGER || key->type == CONFIG_NUMBER || key->type == CONFIG_AMOUNT;
-    if (!strchr(numeric ? "\"'+-.0123456789" : "\"'[{", *text))
-        return value_from_words(key, text, value, error);
+    // A list or a table is what it says where a text is wanted: a pattern, a schema.
+    if (!strchr(numeric ? "\"'+-.0123456789" : key->type == CONFIG_TEXT ? "\"'" : "\"'[{", *text))
+        return value_from_words(key, words ? all : text, value, error);
     char padded[64]; // .5, as people write it, is not TOML
     if (*text == '.' && strlen(text) < sizeof padded - 1) {
         snprintf(padded, sizeof padded, "0%s", text);
@@ -249,7 +253,7 @@ Status value_from_text(const ConfigKey *key, const char *text, ConfigValue *valu
     TomlNode *root = parse_value("", text, "");
     if (!root && key->type == CONFIG_STRINGS) root = parse_value("[", text, "]"); // "a", "b"
     if (!root && key->type == CONFIG_BIASES) root = parse_value("{", text, "}");  // "a" = 1
-    if (!root) return value_from_words(key, text, value, error);
+    if (!root) return value_from_words(key, words ? all : text, value, error);
     Status status = value_from_node(key, &root->children[0], value, error);
     toml_free(root);
     return status;

@@ -22,26 +22,41 @@ enum {
 
 static const char SIGN[] = "{\"record\":\"palaver\""; // how every saved conversation begins
 
-// A file that is no conversation is never overwritten; a pipe or a terminal in the place of one is not waited for.
-static Status check_target(const char *path, Error *error) {
+// Whether all of an open file is the beginning of a conversation's log. -1: it cannot be read (errno).
+static int begins_log(int file, const char *log, size_t size) {
+    char bytes[1 << 14];
+    for (size_t at = 0;;) {
+        ssize_t n = read(file, bytes, sizeof bytes);
+        if (n <= 0) return n < 0 ? -1 : 1;
+        if ((size_t)n > size - at || memcmp(bytes, log + at, (size_t)n) != 0) return 0;
+        at += (size_t)n;
+    }
+}
+
+// What is there is overwritten if all of it is in the conversation that is saved: another one, more of this one and what is
+// no conversation stay. A pipe or a terminal in the place of a file is not waited for.
+static Status check_target(Chat *chat, const char *path, Error *error) {
     char begin[sizeof SIGN] = "";
     int file;
-    int64_t size;
+    int64_t file_size;
+    size_t size;
     bool missing;
-    if (file_open_regular(path, &file, &size, &missing, error)) return error->status;
+    if (file_open_regular(path, &file, &file_size, &missing, error)) return error->status;
     if (missing) return STATUS_OK;
-    ssize_t n = read(file, begin, sizeof SIGN - 1);
-    int reason = errno;
+    const char *log = transcript_log(chat_transcript(chat), &size);
+    const int same = begins_log(file, log, size), reason = errno;
+    const bool conversation =
+        pread(file, begin, sizeof SIGN - 1, 0) == sizeof SIGN - 1 && !strcmp(begin, SIGN);
     close(file);
-    if (n < 0) return error_set(error, STATUS_FILE, "%s: cannot be read: %s", path, strerror(reason));
-    if (!n || !strcmp(begin, SIGN)) return STATUS_OK;
-    return error_set(error, STATUS_FILE, "%s: is there already, and no conversation: choose another name",
-                     path);
+    if (same > 0) return STATUS_OK;
+    if (same < 0) return error_set(error, STATUS_FILE, "%s: cannot be read: %s", path, strerror(reason));
+    return error_set(error, STATUS_FILE, "%s: is there already, and %s: choose another name", path,
+                     conversation ? "holds what this conversation has not" : "no conversation");
 }
 
 Status commands_files_save(Chat *chat, const char *argument, Error *error) {
     char path[PATH_ROOM];
-    if (argument_path(argument, path, error) || check_target(path, error)) return error->status;
+    if (argument_path(argument, path, error) || check_target(chat, path, error)) return error->status;
     if (chat_record_save(chat, path, error)) return error->status;
     screen_notice(chat_screen(chat), "[%d turn%s saved to %s]", tree_depth(chat_tree(chat)),
                   text_plural(tree_depth(chat_tree(chat))), path);

@@ -47,9 +47,11 @@ static void print_turns(Chat *chat, const Window *window, FILE *out) {
     }
 }
 
-static void print_next(Chat *chat, const WindowForecast *next, FILE *out) {
+static void print_next(Chat *chat, const Window *window, const WindowForecast *next, FILE *out) {
     char range[WAY_RANGE_ROOM];
-    if (next->turns.first)
+    if (window->system >= window->size)
+        fputs("next     the next turn does not fit: the system prompt is too long\n", out);
+    else if (next->turns.first)
         fprintf(out, "next     the next turn discards %s (%" PRId64 " tokens)\n",
                 way_range_text(next->turns, range), next->n_tokens);
     else if (next->n_of_reply)
@@ -69,7 +71,8 @@ static void print_bar(Chat *chat, const Window *window, FILE *out) {
         const char *cell, *plain, *name;
     } parts[] = {{"█", "#", "system"}, {"▓", "=", "turns"}, {"▒", "+", "reserve"}, {"░", ".", "free"}};
     const bool utf8 = screen_traits(chat_screen(chat))->utf8;
-    int64_t ahead = window->used - window->turns, room = window->size - window->used;
+    int64_t ahead = window->used - window->turns;
+    int64_t room = window->used < window->size ? window->size - window->used : 0;
     int64_t reserve = window->reserve < room ? window->reserve : room;
     const int64_t sizes[] = {ahead, window->turns, reserve, room - reserve};
     int width = screen_width(chat_screen(chat)) - 1, drawn = 0;
@@ -78,7 +81,8 @@ static void print_bar(Chat *chat, const Window *window, FILE *out) {
     for (int part = 0; part < 4; part++) {
         sum += sizes[part];
         int end = (int)((double)sum / (double)window->size * width + 0.5);
-        if (sizes[part] && end == drawn && drawn < width) end++; // what there is can be seen
+        if (sizes[part] && end == drawn) end++; // what there is can be seen
+        if (end > width) end = width;           // and what is too much, no further
         for (; drawn < end; drawn++) fputs(utf8 ? parts[part].cell : parts[part].plain, out);
     }
     fputc('\n', out);
@@ -99,12 +103,12 @@ static void print_context(Chat *chat, const Window *window, const WindowForecast
             text_plural(window->n_seen));
     if (gone) fprintf(out, "; %d older one%s left", gone, gone == 1 ? " has" : "s have");
     fprintf(out, "\nreserve  %8" PRId64 "  for the reply\nfree     %8" PRId64 "\n", window->reserve,
-            window->size - window->used);
+            window->used < window->size ? window->size - window->used : 0);
     int64_t turns_left = window_turns_left(window, next);
     if (turns_left >= 0)
         fprintf(out, "left     about %" PRId64 " turn%s of the size so far\n", turns_left,
                 text_plural(turns_left));
-    print_next(chat, next, out);
+    print_next(chat, window, next, out);
 }
 
 Status commands_window_context(Chat *chat, const char *argument, Error *error) {

@@ -3,7 +3,9 @@
 #include "config/config.h"
 #include "kernels/base/file.h"
 #include "kernels/base/path.h"
+#include "kernels/base/text/quote.h"
 #include "kernels/base/text/text.h"
+#include "kernels/base/text/utf8.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -26,6 +28,10 @@ Status default_model_keep(const char *name, char *path, Error *error) {
     static const char head[] =
         "# Written by palaver use; palaver.toml beside it counts more.\n[model]\npath = ";
     Text text = {0};
+    if (utf8_valid_run(name, strlen(name)) != strlen(name))
+        return error_set(error, STATUS_FILE,
+                         "%s: no default, for settings are UTF-8 and this name is not: rename it",
+                         quote(name).text);
     Status status = config_default_model_path(path, error);
     if (status) return status;
     status = path_make_folder_of(path, 0700, error);

@@ -192,7 +192,9 @@ static Status journal_read(Journal *journal, const char *path, Transcript **tran
     journal->file = open(path, O_RDWR | O_CLOEXEC);
     if (journal->file < 0) return error_set(error, STATUS_FILE, "%s: %s", path, strerror(errno));
     if (flock(journal->file, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK)
-        return error_set(error, STATUS_FILE, "%s: another palaver has this conversation open", path);
+        return error_set(
+            error, STATUS_FILE,
+            "%s: another palaver has this conversation open; --resume=NAME takes one that /list shows", path);
     char *text, note[TRANSCRIPT_NOTE_ROOM];
     size_t size, taken;
     if (file_read(path, READ_LIMIT, &text, &size, error)) return error->status;
@@ -212,30 +214,49 @@ static Status journal_read(Journal *journal, const char *path, Transcript **tran
     return status;
 }
 
+// What --resume without a name passes over: journals without anything, and those of which nothing can be read.
+typedef struct PassedOver {
+    int empty, lost;
+    const char *name; // of the lost ones the last
+} PassedOver;
+
 // The one that --resume means without a name: the last that somebody has talked in, else the last of all; a damaged one
 // that goes on in a mended copy is neither.
-static size_t find_last(const JournalList *list, int *n_empty) {
+static size_t find_last(const JournalList *list, PassedOver *passed) {
     size_t last = list->count;
-    *n_empty = 0;
     for (size_t i = list->count; i-- > 0;) {
-        const JournalEntry *entry = &list->entries[i];
-        if (journal_is_empty(entry)) {
-            ++*n_empty;
-            continue;
-        }
-        if (journal_is_mended_later(list, i)) continue;
+        const JournalState state = journal_state(&list->entries[i]);
+        passed->empty += state == JOURNAL_EMPTY;
+        if (state == JOURNAL_LOST && !passed->lost++) passed->name = list->entries[i].name;
+        if (state < JOURNAL_SCRIPT || journal_is_mended_later(list, i)) continue;
         if (last == list->count) last = i;
-        if (journal_was_talked_in(entry)) return i;
+        if (state == JOURNAL_TALKED) return i;
     }
     return last;
 }
 
-static Status choose(const JournalList *list, const char *name, size_t *chosen, int *n_empty, Error *error) {
-    *n_empty = 0;
+static Status choose(const JournalList *list, const char *name, size_t *chosen, PassedOver *passed,
+                     Error *error) {
     if (name || !list->count) return journal_list_find(list, name, chosen, error);
-    *chosen = find_last(list, n_empty);
+    *chosen = find_last(list, passed);
     if (*chosen < list->count) return STATUS_OK;
-    return error_set(error, STATUS_FILE, "there is no conversation to resume: all that are kept are empty");
+    return error_set(error, STATUS_FILE, "there is no conversation to resume: all that are kept are empty%s",
+                     passed->lost ? ", or nothing in them can be read" : "");
+}
+
+static void note_passed(const PassedOver *passed, char *note, size_t size) {
+    int n = 0;
+    if (passed->empty)
+        n = snprintf(note, size, "%d empty journal%s passed over", passed->empty,
+                     passed->empty == 1 ? " is" : "s are");
+    if (passed->lost == 1)
+        snprintf(note + n, size - (size_t)n,
+                 "%s%.100s is passed over: nothing in it can be read; /delete removes it", n ? "; " : "",
+                 passed->name);
+    else if (passed->lost)
+        snprintf(note + n, size - (size_t)n,
+                 "%s%d journals are passed over, %.100s the last: nothing in them can be read", n ? "; " : "",
+                 passed->lost, passed->name);
 }
 
 bool journal_is_named(const char *name) {
@@ -255,12 +276,10 @@ Status journal_resume(const char *name, Journal **journal, Transcript **transcri
     *journal = NULL;
     *transcript = NULL;
     if (journal_list_read(&list, error)) return error->status;
-    int n_empty;
-    Status status = choose(&list, name, &chosen, &n_empty, error);
+    PassedOver passed = {0};
+    Status status = choose(&list, name, &chosen, &passed, error);
     if (!status) status = journal_new(list.entries[chosen].name, journal, error);
-    if (!status && n_empty)
-        snprintf((*journal)->note, sizeof(*journal)->note, "%d empty journal%s passed over", n_empty,
-                 n_empty == 1 ? " is" : "s are");
+    if (!status) note_passed(&passed, (*journal)->note, sizeof(*journal)->note);
     if (!status) status = journal_path((*journal)->name, path, error);
     if (!status) status = journal_read(*journal, path, transcript, error);
     journal_list_free(&list);

@@ -199,8 +199,9 @@ bool journal_is_empty(const JournalEntry *entry) {
 
 // Who began a journal is said by its first record that can be read, mended or not: a damaged journal counts as what it
 // becomes when it is resumed. Only a script's journal is read beyond that.
-bool journal_was_talked_in(const JournalEntry *entry) {
+JournalState journal_state(const JournalEntry *entry) {
     static const char TALKED[] = "{\"record\":\"talked\"";
+    if (journal_is_empty(entry)) return JOURNAL_EMPTY;
     char path[JOURNAL_PATH_ROOM], *line = NULL;
     size_t capacity = 0;
     Error ignored;
@@ -210,12 +211,13 @@ bool journal_was_talked_in(const JournalEntry *entry) {
     for (ssize_t n; file && !header && (n = getline(&line, &capacity, file)) > 0;)
         header = transcript_salvage_record(line, (size_t)n, &whole);
     const char *by = json_string_value(json_object_get(header, "by"));
+    const bool lost = file && !header;
     bool talked = !by || strcmp(by, "script") != 0;
     while (!talked && getline(&line, &capacity, file) > 0) talked = !strncmp(line, TALKED, sizeof TALKED - 1);
     json_decref(header);
     free(line);
     if (file) fclose(file);
-    return talked;
+    return lost ? JOURNAL_LOST : talked ? JOURNAL_TALKED : JOURNAL_SCRIPT;
 }
 
 void journal_mended_name(const char *name, char *mended) {

@@ -49,9 +49,11 @@ Status journal_check_name(const char *name, Error *error);
 // The first thing that was said in it, malloc'ed; "" if that cannot be read. NULL: out of memory.
 char *journal_topic(const char *name);
 
-// Whether there is anything in it; and whether somebody has talked in it, rather than a script.
+// What there is in it: nothing, nothing that can be read, what a script has said, or what somebody has. One that cannot be
+// opened counts as the last: who reads it says why.
+typedef enum JournalState { JOURNAL_EMPTY, JOURNAL_LOST, JOURNAL_SCRIPT, JOURNAL_TALKED } JournalState;
+JournalState journal_state(const JournalEntry *entry);
 bool journal_is_empty(const JournalEntry *entry);
-bool journal_was_talked_in(const JournalEntry *entry);
 
 // The name of the copy in which a damaged journal goes on, into mended [JOURNAL_NAME_ROOM]; a number may follow it
 // where it is in use.

@@ -108,6 +108,27 @@ Status conversation_follow(Conversation *c, const ConversationView *before, Erro
     return status;
 }
 
+// Why the view and a reply of `needed` do not fit, and what to do.
+static Status no_room(const Conversation *c, const ConversationView *view, int64_t needed, Error *error) {
+    const OverflowSettings *settings = &c->settings.overflow;
+    const long long size = engine_context_size(c->engine), all = view->tokens.n, reply = needed;
+    int64_t system = 0;
+    for (int i = 0, k = 0; i < c->n && k < view->n_spans && c->messages[i].role == CHAT_SYSTEM; i++)
+        if (!c->messages[i].evicted) system = view->spans[k++].end;
+    if (system + needed > size)
+        return error_set(
+            error, STATUS_CONTEXT,
+            "the system prompt of %lld tokens leaves no room for a reply of %lld in the context of "
+            "%lld; shorten it (/system), or use a larger --context",
+            (long long)system, reply, size);
+    return error_set(error, STATUS_CONTEXT,
+                     "the prompt of %lld tokens leaves no room for a reply of %lld in the context of %lld; "
+                     "shorten it, %suse a larger --context%s",
+                     all, reply, size,
+                     settings->policy == OVERFLOW_STOP ? "make room (/undo, /forget), " : "",
+                     settings->cut_prompt ? "" : ", or have it cut (long_prompt)");
+}
+
 Status conversation_make_room(Conversation *c, int64_t needed, ConversationView *view, OverflowEvent *event,
                               Error *error) {
     int64_t size = engine_context_size(c->engine), from = 0, where = 0;
@@ -130,12 +151,7 @@ Status conversation_make_room(Conversation *c, int64_t needed, ConversationView 
         status = conversation_render(c, true, view, error);
         now = view;
     }
-    if (!status && now->tokens.n + needed > size)
-        status = error_set(
-            error, STATUS_CONTEXT,
-            "the prompt of %lld tokens leaves no room for a reply of %lld in the context of %lld; shorten "
-            "it, use a larger --context, or have it cut (long_prompt)",
-            (long long)now->tokens.n, (long long)needed, (long long)size);
+    if (!status && now->tokens.n + needed > size) status = no_room(c, now, needed, error);
     if (!status) {
         int64_t cached = session_recall(c->session, before.tokens.ids, before.tokens.n);
         event->n_evicted = before.tokens.n - view->tokens.n;

@@ -171,6 +171,28 @@ static void reset_takes_back_the_session(void **state) {
     config_free(config);
 }
 
+// What is typed where texts are wanted is taken as it is, blanks and brackets too, unless it is quoted.
+static void texts_are_taken_as_they_are(void **state) {
+    static const char *const cases[][3] = {
+        {"stop", " glad", "[\" glad\"]"},
+        {"stop", "\"a\", \" b\"", "[\"a\", \" b\"]"},
+        {"regex", " a ", "\" a \""},
+        {"regex", "[123]", "\"[123]\""},
+        {"json_schema", "{}", "\"{}\""},
+        {"regex", " \"q\"", "\"q\""},
+        {"logit_bias", " {\"a\" = 1}", "{\"a\" = 1}"},
+        {"top_k", " 7 ", "7"},
+    };
+    (void)state;
+    Settings settings = settings_fresh();
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        assert_int_equal(config_set(&settings.config, CONFIG_SESSION, cases[i][0], cases[i][1], &error),
+                         STATUS_OK);
+        assert_string_equal(settings_value(&settings.config, cases[i][0]), cases[i][2]);
+    }
+    config_free(&settings.config);
+}
+
 static void copies_are_apart(void **state) {
     (void)state;
     Settings settings = settings_fresh(), twin;
@@ -310,6 +332,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(every_value_reads_back),
         cmocka_unit_test(layers_in_order),
         cmocka_unit_test(reset_takes_back_the_session),
+        cmocka_unit_test(texts_are_taken_as_they_are),
         cmocka_unit_test(copies_are_apart),
         cmocka_unit_test(profiles),
         cmocka_unit_test(environment),

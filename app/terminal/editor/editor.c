@@ -95,6 +95,7 @@ static LineEnd read_raw_line(Editor *editor, Text *line) {
     for (;;) {
         unsigned char byte;
         char c;
+        if (editor_wants_stop(editor)) return LINE_STOPPED;
         switch (tty_next(&byte)) {
         case TTY_BYTE:
             c = (char)byte;

@@ -92,6 +92,10 @@ static Key read_key(Editor *editor, wchar_t *character) {
         Key key = KEY_NONE;
         // In a search ESC is a key, if nothing follows that makes another one of it.
         bool wait = !editor->search.on || !keys_wait_behind_escape(&editor->keys);
+        if (editor_wants_stop(editor)) { // asked while another program had the terminal
+            editor->end = LINE_STOPPED;
+            return KEY_COUNT;
+        }
         switch (tty_next_within(&byte, wait ? -1 : ESCAPE_WAIT)) {
         case TTY_QUIET:
             keys_escape(&editor->keys);

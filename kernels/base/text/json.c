@@ -6,6 +6,8 @@
 
 Status json_parse(const char *name, const char *text, size_t size, json_t **value, Error *error) {
     json_error_t problem;
+    *value = NULL;
+    if (!size) return error_set(error, STATUS_FILE, "%s: not valid JSON: it is empty", name);
     *value = json_loadb(text, size, JSON_REJECT_DUPLICATES, &problem);
     if (*value != NULL) return STATUS_OK;
     char shown[JSON_ERROR_TEXT_LENGTH]; // it quotes the file

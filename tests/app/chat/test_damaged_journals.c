@@ -208,6 +208,25 @@ static void test_empty_journals_are_passed_over(void **state) {
     program_free(&run);
 }
 
+// Nor is one of which nothing can be read.
+static void test_lost_journals_are_passed_over(void **state) {
+    char *home = *state;
+    uint8_t zeros[3000] = {0};
+    Bytes garden = make_garden(home);
+    write_journal(home, "2999-01-01-000000.jsonl",
+                  &(Bytes){.data = (uint8_t *)"{\"record\":\"pala", .size = 15});
+    Run run = program_script(TALK "|--resume", "/view\n");
+    expect_err(&run, "[2999-01-01-000000 is passed over: nothing in it can be read; /delete removes it]");
+    expect_err(&run, "[user] First words.");
+    program_free(&run);
+    write_journal(home, "2999-01-01-000001.jsonl", &(Bytes){.data = zeros, .size = sizeof zeros});
+    run = program_script(TALK "|--resume", "/view\n");
+    expect_err(&run, "[2 journals are passed over, 2999-01-01-000001 the last: nothing in them can be read]");
+    expect_err(&run, "[user] First words.");
+    program_free(&run);
+    bytes_free(&garden);
+}
+
 // --resume is for talks: what scripts and questions leave is resumed by its name, or where there is no talk.
 static void test_resume_takes_the_last_talk(void **state) {
     char name[300], arguments[400];
@@ -317,6 +336,7 @@ int main(int argc, char **argv) {
         WITH_HOME(test_only_texts_are_whole),
         WITH_HOME(test_a_torn_record_is_kept),
         WITH_HOME(test_empty_journals_are_passed_over),
+        WITH_HOME(test_lost_journals_are_passed_over),
         WITH_HOME(test_resume_takes_the_last_talk),
         WITH_HOME(test_resume_takes_the_mended_talk),
         WITH_HOME(test_a_full_disk_does_not_end_the_talk),

@@ -203,6 +203,42 @@ static void test_save_and_load(void **state) {
     program_free(&run);
 }
 
+// What is in a file and not in the conversation that is saved there stays: another one, more of this one, a journal.
+static void test_save_keeps_what_is_there(void **state) {
+    char line[600];
+    const char *home = *state;
+    Run run;
+    snprintf(line, sizeof line, "One.\n/save %s/a.jsonl\nTwo.\n/save %s/a.jsonl\n/undo\n/save %s/a.jsonl\n",
+             home, home, home);
+    program_run(&run, TALK "|--no-save", line);
+    expect_status(&run, 0);
+    expect_err(&run, "[2 turns saved to ");
+    program_free(&run);
+    char path[300];
+    snprintf(path, sizeof path, "%s/a.jsonl", home);
+    Bytes before = bytes_of_file(path);
+    snprintf(line, sizeof line, "One.\n/save %s/a.jsonl\n", home);
+    program_run(&run, TALK "|--no-save", line);
+    expect_status(&run, 5);
+    expect_err(&run,
+               "a.jsonl: is there already, and holds what this conversation has not: choose another name");
+    program_free(&run);
+    snprintf(
+        line, sizeof line,
+        "/load %s/a.jsonl\n/save %s/b.jsonl\nThree.\n/save %s/b.jsonl\n/load %s/a.jsonl\n/save %s/b.jsonl\n",
+        home, home, home, home, home);
+    program_run(&run, TALK "|--no-save", line);
+    expect_status(&run, 5);
+    expect_err(&run, "[2 turns saved to ");
+    expect_err(&run, "b.jsonl: is there already");
+    program_free(&run);
+    Bytes after = bytes_of_file(path);
+    assert_int_equal(before.size, after.size);
+    assert_memory_equal(before.data, after.data, before.size);
+    bytes_free(&before);
+    bytes_free(&after);
+}
+
 // --seed is that of the conversation that is loaded, too, also when it is resumed.
 static void test_a_loaded_conversation_takes_the_seed(void **state) {
     char line[300];
@@ -261,6 +297,7 @@ int main(int argc, char **argv) {
         WITH_HOME(test_resume_without_the_model),
         WITH_HOME(test_signals_save_first),
         WITH_HOME(test_save_and_load),
+        WITH_HOME(test_save_keeps_what_is_there),
         WITH_HOME(test_a_loaded_conversation_takes_the_seed),
         WITH_HOME(test_what_is_only_in_memory_is_not_left),
     };

@@ -289,6 +289,11 @@ static void test_use_of_what_cannot_be_used(void **state) {
     program_says("use|broken", "", 3, "broken cannot be the default: ");
     snprintf(path, sizeof path, "use|%s", below(*state, "palaver/models/junk.gguf"));
     program_says(path, "", 3, "cannot be the default: ");
+    char here[2048];
+    snprintf(path, sizeof path, "%s/assets/parley-9m", getcwd(here, sizeof here));
+    assert_int_equal(symlink(path, below(*state, "m\xff")), 0);
+    snprintf(path, sizeof path, "use|%s", below(*state, "m\xff"));
+    program_says(path, "", 1, "settings are UTF-8 and this name is not: rename it");
     snprintf(path, sizeof path, "%s", below(*state, "palaver/default-model.toml"));
     assert_int_equal(access(path, F_OK), -1);
 }

@@ -129,6 +129,31 @@ static void test_a_suspended_reply(void **state) {
     pty_end(pty);
 }
 
+// Who is suspended at the prompt and told to end does so when it goes on, whatever was typed.
+static void test_told_to_end_while_suspended(void **state) {
+    (void)state;
+    const char *const argv[] = {"bash", "--norc", "--noprofile", "--noediting", "-i", NULL};
+    const char *const env[] = {"PS1=shell$ ", "HISTFILE=", "NO_COLOR=1", NULL};
+    Pty *pty = pty_start(&(const PtyOptions){.argv = argv, .env = env, .rows = 40, .cols = 200});
+    char command[400];
+    pty_expect(pty, "shell$ ");
+    snprintf(command, sizeof command, "%s " BABBLER " --threads=1 --context=1024\r", program_path());
+    pty_send(pty, command);
+    pty_expect(pty, "/help lists the commands");
+    pty_expect(pty, "> ");
+    pty_send(pty, "draft");
+    pty_expect(pty, "draft");
+    pty_send(pty, "\032");
+    pty_expect(pty, "Stopped");
+    pty_expect(pty, "shell$ ");
+    pty_send(pty, "kill %1; sleep 0.2; fg; echo status $?\r");
+    pty_expect(pty, "status 143");
+    pty_expect(pty, "shell$ ");
+    pty_send(pty, "exit\r");
+    pty_expect_exit(pty, 0);
+    pty_end(pty);
+}
+
 // The screen of a reply; `stopped`: while it streams it is stopped and sent on several times, by no shell.
 static void screen_of_reply(bool stopped, Vt *screen) {
     Pty *pty = prompt_start(BABBLER "|--seed=1|--max-tokens=300|--ignore-eos|--threads=1|--no-save",
@@ -368,6 +393,7 @@ int main(int argc, char **argv) {
         WITH_HOME(test_commands_after_ctrl_c),
         WITH_HOME(test_keys_typed_during_a_reply),
         WITH_HOME(test_a_suspended_reply),
+        WITH_HOME(test_told_to_end_while_suspended),
         WITH_HOME(test_a_reply_that_is_stopped_from_elsewhere),
         WITH_HOME(test_ctrl_c_while_reading_takes_the_turn_back),
         WITH_HOME(test_ctrl_c_at_the_prompt),

@@ -48,6 +48,25 @@ static void test_context_adds_up(void **state) {
     program_free(&run);
 }
 
+// No turn fits then, and nothing that leaves would help; the bar ends where the window does.
+static void test_a_system_prompt_that_is_too_long(void **state) {
+    char words[3000] = "", input[3200];
+    (void)state;
+    for (int i = 0; i < 100; i++) strcat(words, "Be brief and kind. ");
+    snprintf(input, sizeof input, "/system %s\n/context\n", words);
+    Run run = program_script(TALK "|--no-save|--context=128|--long-prompt=cut", input);
+    expect_err(&run, "\nfree            0\n");
+    expect_err(&run, "next     the next turn does not fit: the system prompt is too long\n");
+    assert_int_equal(program_count(run.err, "█") + program_count(run.err, "#"), 72 + 1); // and in the legend
+    program_free(&run);
+    snprintf(input, sizeof input, "/system %s\nHello there.\n", words);
+    program_run(&run, TALK "|--no-save|--context=128|--long-prompt=cut", input);
+    expect_status(&run, 4);
+    expect_err(&run, "the system prompt of ");
+    expect_err(&run, "in the context of 128; shorten it (/system), or use a larger --context");
+    program_free(&run);
+}
+
 static void test_overflow_is_told_and_recorded_once(void **state) {
     char input[2000] = "", command[300];
     for (int i = 0; i < 20; i++) strcat(input, STORY);
@@ -293,6 +312,7 @@ int main(int argc, char **argv) {
         WITH_HOME(test_foretold_after_a_part_left),
         WITH_HOME(test_a_model_that_cannot_be_shifted),
         WITH_HOME(test_policies_and_caches),
+        WITH_HOME(test_a_system_prompt_that_is_too_long),
         WITH_HOME(test_forget),
         WITH_HOME(test_what_was_forgotten_is_so_when_resumed),
         WITH_HOME(test_stats_tell_the_bytes),
