@@ -65,14 +65,17 @@ static void print_next(Chat *chat, const Window *window, const WindowForecast *n
         fputs("next     the next turn discards a part of this one's reply\n", out);
 }
 
+static int64_t room_in(const Window *window) {
+    return window->used < window->size ? window->size - window->used : 0;
+}
+
 // The window as one bar: what stands at its beginning, turns, what is kept free for a reply, and free room.
 static void print_bar(Chat *chat, const Window *window, FILE *out) {
     static const struct {
         const char *cell, *plain, *name;
     } parts[] = {{"█", "#", "system"}, {"▓", "=", "turns"}, {"▒", "+", "reserve"}, {"░", ".", "free"}};
     const bool utf8 = screen_traits(chat_screen(chat))->utf8;
-    int64_t ahead = window->used - window->turns;
-    int64_t room = window->used < window->size ? window->size - window->used : 0;
+    int64_t ahead = window->used - window->turns, room = room_in(window);
     int64_t reserve = window->reserve < room ? window->reserve : room;
     const int64_t sizes[] = {ahead, window->turns, reserve, room - reserve};
     int width = screen_width(chat_screen(chat)) - 1, drawn = 0;
@@ -103,7 +106,7 @@ static void print_context(Chat *chat, const Window *window, const WindowForecast
             text_plural(window->n_seen));
     if (gone) fprintf(out, "; %d older one%s left", gone, gone == 1 ? " has" : "s have");
     fprintf(out, "\nreserve  %8" PRId64 "  for the reply\nfree     %8" PRId64 "\n", window->reserve,
-            window->used < window->size ? window->size - window->used : 0);
+            room_in(window));
     int64_t turns_left = window_turns_left(window, next);
     if (turns_left >= 0)
         fprintf(out, "left     about %" PRId64 " turn%s of the size so far\n", turns_left,

@@ -95,20 +95,24 @@ static void test_keys_typed_during_a_reply(void **state) {
     prompt_leave(pty);
 }
 
-// A reply that is suspended leaves the terminal as the shell had it, and goes on without an echo. The shell is one that
-// does not mend what a job leaves behind.
-static void test_a_suspended_reply(void **state) {
-    (void)state;
+// A chat of a shell that does not mend what a job leaves behind, at its prompt.
+static Pty *start_in_shell(const char *flags) {
     const char *const argv[] = {"bash", "--norc", "--noprofile", "--noediting", "-i", NULL};
     const char *const env[] = {"PS1=shell$ ", "HISTFILE=", "NO_COLOR=1", NULL};
     Pty *pty = pty_start(&(const PtyOptions){.argv = argv, .env = env, .rows = 40, .cols = 200});
     char command[400];
     pty_expect(pty, "shell$ ");
-    snprintf(command, sizeof command,
-             "%s " BABBLER " --seed=1 --ignore-eos --threads=1 --stats --context=1024\r", program_path());
+    snprintf(command, sizeof command, "%s " BABBLER "%s --threads=1 --context=1024\r", program_path(), flags);
     pty_send(pty, command);
     pty_expect(pty, "/help lists the commands");
     pty_expect(pty, "> ");
+    return pty;
+}
+
+// A reply that is suspended leaves the terminal as the shell had it, and goes on without an echo.
+static void test_a_suspended_reply(void **state) {
+    (void)state;
+    Pty *pty = start_in_shell(" --seed=1 --ignore-eos --stats");
     pty_send(pty, "Hello there.\r");
     prompt_await_reply(pty);
     pty_send(pty, "\032");
@@ -132,15 +136,7 @@ static void test_a_suspended_reply(void **state) {
 // Who is suspended at the prompt and told to end does so when it goes on, whatever was typed.
 static void test_told_to_end_while_suspended(void **state) {
     (void)state;
-    const char *const argv[] = {"bash", "--norc", "--noprofile", "--noediting", "-i", NULL};
-    const char *const env[] = {"PS1=shell$ ", "HISTFILE=", "NO_COLOR=1", NULL};
-    Pty *pty = pty_start(&(const PtyOptions){.argv = argv, .env = env, .rows = 40, .cols = 200});
-    char command[400];
-    pty_expect(pty, "shell$ ");
-    snprintf(command, sizeof command, "%s " BABBLER " --threads=1 --context=1024\r", program_path());
-    pty_send(pty, command);
-    pty_expect(pty, "/help lists the commands");
-    pty_expect(pty, "> ");
+    Pty *pty = start_in_shell("");
     pty_send(pty, "draft");
     pty_expect(pty, "draft");
     pty_send(pty, "\032");
