@@ -205,6 +205,9 @@ const Case CASES[] = {
      .n_tokens = 1, F16KV},
     {"q8_0 experts, long rows, one", DTYPE_Q8_0, 4512, 3, 1, 128, 736, 515, EXPERTS(6, 5, 1), .past = 70,
      .n_tokens = 1, F16KV},
+    // A layer that is larger than the decoding kernel's rings, so that these limit what they copy.
+    {"bf16 experts, wide, one", DTYPE_BF16, 2048, 16, 2, 128, 768, 515, EXPERTS(10, 8, 1), .past = 1100,
+     .n_tokens = 1, F16KV},
 // Tiles of all experts, some with more than one tile of pairs, and pieces of rows that are not whole.
 #define EXPERT_TILES(n) EXPERTS(4, 2, 1), .past = 3, .n_tokens = (n), .whole = true, F16KV
 #define ALL_TILES(n) EXPERTS(4, 4, 1), .past = 3, .n_tokens = (n), .whole = true, F16KV

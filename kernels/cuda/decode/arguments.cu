@@ -119,10 +119,11 @@ static bool fits_cache(const KvLayer *kv, const DecodeArguments *a, DecodeScales
 }
 
 enum {
-    ALONE = 96,           // slots up to which one block attends faster than several that exchange their sums
-    LEAST_SPLIT = 64,     // slots for which it pays to ask another block
-    FEWEST_SPLITS = 6,    // where there are several: two or three have more to put together than they save
-    STATIC_SHARED = 1024, // more than the kernel declares itself
+    ALONE = 96,       // slots up to which one block attends faster than several that exchange their sums
+    LEAST_SPLIT = 64, // slots for which it pays to ask another block
+    LEAST_SHARED_SPLIT = 40, // the same where eight heads and more look at each
+    FEWEST_SPLITS = 6,       // where there are several: two or three have more to put together than they save
+    STATIC_SHARED = 1024,    // more than the kernel declares itself
 };
 
 // Slots of a chunk.
@@ -136,7 +137,8 @@ static int splits_of(int n_slots, int split_slots) {
 }
 
 static void choose_splits(const Decoder *d, DecodeArguments *a) {
-    int chunk = chunk_slots(a), splits = splits_of(a->n_slots, LEAST_SPLIT);
+    int chunk = chunk_slots(a), least = a->group < 8 ? LEAST_SPLIT : LEAST_SHARED_SPLIT;
+    int splits = splits_of(a->n_slots, least);
     if (splits < FEWEST_SPLITS) splits = FEWEST_SPLITS;
     if (splits > d->max_splits) splits = d->max_splits;
     if (splits < 1 || a->n_slots <= ALONE) splits = 1;
@@ -209,7 +211,7 @@ static bool lay_out_shared(const CudaBackend *cuda, DecodeArguments *a, const De
     s->sums = take((ROUTED_SCALE + 1) * 4);
     s->masks = take(a->n_windows * (a->split_slots / chunk + 1) * 4);
     s->pages = take(((a->split_slots >> a->page_shift) + 2) * 4);
-    s->barriers = take(warps * DECODE_MAX_STAGES * 16 + 8); // the last: experts are chosen
+    s->barriers = take(warps * DECODE_MAX_STAGES * 16 + 16); // behind them: experts are chosen, place_of()
     s->chosen =
         take(a->experts.n > 0 ? (int)sizeof(ChosenExperts) + (2 + a->route_parts) * a->experts.n * 4 : 0);
     const InputForms forms = forms_of(a, layers);
@@ -328,7 +330,29 @@ static int early_of(const CudaBackend *cuda, const DecodeArguments *a) {
     bool all = !cuda->peers;
     for (int phase : {PHASE_QKV, PHASE_OUT, PHASE_GATE_UP, PHASE_DOWN})
         all = all && a->phases[phase].units >= n_blocks;
-    return !all ? 0 : a->experts.n > 0 ? n_blocks / 4 : n_blocks / 2;
+    return all ? n_blocks / 4 : 0;
+}
+
+// Bytes of a layer's matrices: all that a token reads of them.
+static int64_t layer_bytes(const DecodeArguments *a, const DecodeLayer &l) {
+    int64_t bytes = 0;
+    for (int phase : {PHASE_QKV, PHASE_OUT, PHASE_GATE_UP, PHASE_DOWN}) {
+        const DecodePhaseShape &p = a->phases[phase];
+        bytes += (int64_t)p.units * p.pieces * l.rows[phase].row_bytes * (phase == PHASE_GATE_UP ? 2 : 1);
+    }
+    return bytes;
+}
+
+// See DecodeArguments.copies_now, once the rings are laid out. Measured on Hopper alone. Where rings hold a layer nothing waits
+// for memory. Experts are not known ahead, so that most of a layer is read while it is waited for: more ahead, and fewer at
+// once, for blocks then get more even shares. Two and three bits wait for instructions.
+static void limit_copies(const CudaBackend *cuda, DecodeArguments *a, const DecodeLayer *layers) {
+    const int64_t rings = (int64_t)cuda->device.card.n_sms * decode_block(cuda->device.code).warps *
+                          a->shared.n_stages * a->shared.slot_bytes;
+    a->copies_now = a->copies_ahead = a->shared.n_stages;
+    if (cuda->device.code != 900 || layer_bytes(a, layers[0]) < rings) return;
+    a->copies_ahead = a->experts.n > 0 || a->formats == DECODE_TWO ? 2 : 1;
+    if (a->experts.n > 0) a->copies_now = min(a->shared.n_stages, 3);
 }
 
 // The most units of a phase that a warp has.
@@ -425,5 +449,7 @@ bool arguments_fill(const CudaBackend *cuda, const DecodeStep *t, DecodeArgument
         if (can_halve(cuda, a, d->wanted, phase)) halve(a, d->wanted, phase);
     if (!able || !multiplies(a, &a->output)) return false;
     choose_splits(d, a);
-    return fill_cards(cuda, a, d->wanted) && lay_out_shared(cuda, a, d->wanted);
+    if (!fill_cards(cuda, a, d->wanted) || !lay_out_shared(cuda, a, d->wanted)) return false;
+    limit_copies(cuda, a, d->wanted);
+    return true;
 }

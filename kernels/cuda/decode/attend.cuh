@@ -134,7 +134,7 @@ __device__ __forceinline__ void publish_attended(const DecodeArguments &a, const
 template <int LANES, int HEADS, class Cache, bool EXPERTS>
 __device__ __forceinline__ void attend_phase(const DecodeArguments &a, const DecodeLayerView &view,
                                              char *input, const float2 *turns, const CacheShare &c,
-                                             Ring &ring) {
+                                             Ring &ring, uint32_t multiplied) {
     constexpr bool PLAIN = Cache::KIND == DECODE_F16;
     if (!c.any) return sync_warps(); // between two arrivals
     const DecodeLayer &l = view.layer;
@@ -166,6 +166,7 @@ __device__ __forceinline__ void attend_phase(const DecodeArguments &a, const Dec
     sync_warps();
     finish_vectors<DIM, Cache>(a, l, !PLAIN && scales.balance ? s.balance : NULL, c, rope, s);
     sync_warps();
+    if (threadIdx.x == 0) tell_place(multiplied, view.index, PHASE_ATTEND);
 
     if (stream < used) {
         AttendStream<LANES, HEADS, Cache> w(a, s, first_head, l.bases != NULL, base);

@@ -240,6 +240,9 @@ struct DecodeArguments {
     uint32_t *shares[SHARDS_MOST];
 
     int early; // blocks less than all whose arrival is awaited
+    // Copies that a ring has under way at most: of what its block multiplies now, and of what comes behind that. All that is
+    // under way stands in one queue, the blocks' exchanges as well: with all stages of all rings in it, it takes 5 µs.
+    int copies_now, copies_ahead;
     // Phases whose rows go in halves, a bit each: out and down. Unit u is then the first or second half of row u / 2: of its
     // columns, of which the phase's `cols` are a half's, or of its pieces. Of columns it is in memory the u-th row of `cols`.
     // All units of a block are the same half, u % 2, so that it needs but half of the input. What halves give, [2, hidden],

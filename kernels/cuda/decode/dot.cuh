@@ -41,12 +41,12 @@ template <> struct DotOf<FORMAT_W8> { // exact
     static __device__ float total(int sum) { return (float)__reduce_add_sync(~0u, sum); }
 };
 
-template <class T> struct Slice16 {
-    float4 u[4], v[4];
+template <class T, int TURNS = 4> struct Slice16 {
+    float4 u[TURNS], v[TURNS];
     template <bool WHOLE> __device__ void load(const Input &x, int first, int n, int lane) {
         const float *input = x.floats + first + lane * 4;
 #pragma unroll
-        for (int t = 0; t < 4; t++) {
+        for (int t = 0; t < TURNS; t++) {
             u[t] = v[t] = make_float4(0, 0, 0, 0);
             if (!WHOLE && t * 256 + lane * 8 >= n) continue;
             u[t] = *(const float4 *)(input + t * 256);
@@ -54,13 +54,13 @@ template <class T> struct Slice16 {
         }
     }
     template <bool WHOLE> __device__ float2 dot(const char *chunk, int n, int lane, float2 sum) const {
-        uint4 w[4];
+        uint4 w[TURNS];
 #pragma unroll
-        for (int t = 0; t < 4; t++)
+        for (int t = 0; t < TURNS; t++)
             w[t] = *(const uint4 *)(chunk + (WHOLE || t * 256 + lane * 8 < n ? t * 512 + lane * 16 : 0));
         float2 other = make_float2(0, 0);
 #pragma unroll
-        for (int t = 0; t < 4; t++) {
+        for (int t = 0; t < TURNS; t++) {
             sum = fma_pair(pair_of(w[t].x, T()), u[t].x, u[t].y, sum);
             other = fma_pair(pair_of(w[t].y, T()), u[t].z, u[t].w, other);
             sum = fma_pair(pair_of(w[t].z, T()), v[t].x, v[t].y, sum);
@@ -71,6 +71,11 @@ template <class T> struct Slice16 {
 };
 template <> struct Slice<FORMAT_F16> : Slice16<__half> {};
 template <> struct Slice<FORMAT_BF16> : Slice16<__nv_bfloat16> {};
+
+// The same of a chunk of at most three quarters, as rows of small experts are.
+template <int FORMAT, bool SHORT> struct SliceOf : Slice<FORMAT> {};
+template <> struct SliceOf<FORMAT_F16, true> : Slice16<__half, 3> {};
+template <> struct SliceOf<FORMAT_BF16, true> : Slice16<__nv_bfloat16, 3> {};
 
 template <> struct Slice<FORMAT_F32> {
     float4 u[4];

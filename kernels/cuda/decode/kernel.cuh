@@ -113,6 +113,11 @@ __device__ __forceinline__ uint32_t choice_barrier(uint32_t barriers) {
     return barriers + DECODE_WARPS * DECODE_MAX_STAGES * 2 * 8;
 }
 
+// Behind it: what place_of() says of the block.
+__device__ __forceinline__ uint32_t multiplied_place(uint32_t barriers) {
+    return choice_barrier(barriers) + 8;
+}
+
 // For each ring `full` barriers, then `empty` ones.
 __device__ __forceinline__ void start_barriers(uint32_t barriers) {
     static_assert(DECODE_WARPS * DECODE_MAX_STAGES * 2 <= DECODE_ALL_THREADS, "a thread a barrier");
@@ -121,6 +126,7 @@ __device__ __forceinline__ void start_barriers(uint32_t barriers) {
         barrier_init(barriers + threadIdx.x * 8, !empty ? FULL_ARRIVALS : CHECKED ? 32 : 1);
     }
     if (threadIdx.x == DECODE_ALL_THREADS - 1) barrier_init(choice_barrier(barriers), 1);
+    if (threadIdx.x == 0) tell_place(multiplied_place(barriers), 0, PHASE_QKV);
     show_barriers();
 }
 
@@ -199,7 +205,8 @@ __global__ void __launch_bounds__(DECODE_ALL_THREADS, 1)
     __syncthreads();
     if (warp >= DECODE_WARPS) {
         share_registers<HEADS>(false);
-        return fill_rings(Filler<Cache, EXPERTS>{a, layers, scales, share, chosen, choice_barrier(barriers)},
+        return fill_rings(Filler<Cache, EXPERTS>{a, layers, scales, share, chosen, choice_barrier(barriers),
+                                                 multiplied_place(barriers)},
                           shared_at(memory + at.ring), barriers, warp - DECODE_WARPS);
     }
     share_registers<HEADS>(true);
@@ -230,7 +237,8 @@ __global__ void __launch_bounds__(DECODE_ALL_THREADS, 1)
         const DecodeLayer &l = layers[layer];
         if (phase == PHASE_ATTEND) {
             attend_phase<LANES, HEADS, Cache, EXPERTS>(a, DecodeLayerView{l, scales[layer], layer},
-                                                       memory + at.input, rope, share, ring);
+                                                       memory + at.input, rope, share, ring,
+                                                       multiplied_place(barriers));
         } else {
             const PhaseOfLayer here = {l, phase, layer};
             float scale;
@@ -253,6 +261,7 @@ __global__ void __launch_bounds__(DECODE_ALL_THREADS, 1)
                                          : load_input<TURNS, EXPERTS>(a, from, x, residual, sums);
                 if (EXPERTS && phase == PHASE_ROUTE) sums[ROUTED_SCALE] = scale;
             }
+            if (threadIdx.x == 0) tell_place(multiplied_place(barriers), layer, phase);
             if (EXPERTS && phase == PHASE_ROUTE)
                 route_rows(a, here, x, scale, ring);
             else

@@ -90,6 +90,17 @@ struct Ring {
     }
 };
 
+// ---- where a block is, for those that fill its rings -----------------------------------------------------------
+
+__device__ __forceinline__ uint32_t place_of(int layer, int phase) {
+    return (uint32_t)(layer * PHASE_END + phase);
+}
+
+// One thread. racecheck does not know such words; where it looks on, rings are filled as what is to come.
+__device__ __forceinline__ void tell_place(uint32_t multiplied, int layer, int phase) {
+    if (!CHECKED) store_shared_relaxed(multiplied, place_of(layer, phase));
+}
+
 // ---- the filling side: one a lane ------------------------------------------------------------------------------
 
 // What is copied next: of `n_rows` rows, at `first`, first + between, and the same `apart` behind them, chunk after chunk
@@ -104,10 +115,13 @@ template <class Cache, bool EXPERTS> struct Filler {
     // In shared memory, and where a warp copies for a lane, with registers to spare, in them.
     std::conditional_t<BULK_COPIES, const CacheShare &, const CacheShare> cache;
     const ChosenExperts &chosen;
-    uint32_t choice; // barrier: a layer's experts are chosen
+    uint32_t choice;     // barrier: a layer's experts are chosen
+    uint32_t multiplied; // in shared memory: the phase that the block multiplies, by place_of()
     uint32_t slots, full, empty;
     int warp, stage;
     uint32_t parity;
+    int under_way, oldest; // copies that may not have come yet, and the first one's stage
+    uint32_t oldest_parity;
     bool masked; // the masks are there
     int layer, phase, unit;
     // Of the phase: its units, its matrix, and where the next group's rows begin, if each follows `unit` by unit.
@@ -300,7 +314,20 @@ template <class Cache, bool EXPERTS> struct Filler {
         return first + offset + (row & 2 ? apart : 0) + (row & 1 ? between : 0);
     }
 
+    // Whether another copy may be under way.
+    __device__ bool may_copy() {
+        if constexpr (!BULK_COPIES) return true;
+        const bool now = !CHECKED && load_shared_relaxed(multiplied) == place_of(layer, phase);
+        const int most = now ? a.copies_now : a.copies_ahead;
+        if (under_way >= most && barrier_passed(full + oldest * 8, oldest_parity)) {
+            under_way--;
+            if (++oldest == a.shared.n_stages) oldest = 0, oldest_parity ^= 1;
+        }
+        return under_way < most;
+    }
+
     __device__ void advance() {
+        under_way++;
         if (++stage == a.shared.n_stages) stage = 0, parity ^= 1;
         if (++row < n_rows) return;
         row = 0, offset += bytes;
@@ -358,6 +385,7 @@ __device__ inline void fill_rings(Filler<Cache, EXPERTS> f, uint32_t slots, uint
     f.full = barriers + warp * DECODE_MAX_STAGES * 16;
     f.empty = f.full + DECODE_MAX_STAGES * 8;
     f.stage = 0, f.parity = 1; // a fresh barrier has passed the phase before its first
+    f.under_way = 0, f.oldest = 0, f.oldest_parity = 0;
     f.layer = 0, f.phase = PHASE_QKV, f.begin_phase();
     f.head_at = f.cache.kv_head * a.cache.head_stride * cache_bits(Cache::KIND) / 8;
     f.first_attended = f.cache.any ? first_chunk(f.cache, warp) : 0;
@@ -371,7 +399,7 @@ __device__ inline void fill_rings(Filler<Cache, EXPERTS> f, uint32_t slots, uint
         for (int turn = 0; turn < (CHECKED ? EACH : 1); turn++) {
             // One lane after the other: racecheck looks at one barrier a warp.
             if (CHECKED && lane != turn) continue;
-            ready = more && barrier_passed(f.empty + f.stage * 8, f.parity);
+            ready = more && f.may_copy() && barrier_passed(f.empty + f.stage * 8, f.parity);
             if constexpr (BULK_COPIES)
                 if (ready) f.issue();
         }

@@ -20,12 +20,12 @@ template <class Sum> __device__ inline void put_behind(int n, Sum sum, Sum sums[
 // few rows a warp, and instructions that are run for the first time take longer to come than to run. Dense layers lose a
 // fifth by it. TWOS: two rows at a time, so that neither's words are waited for alone. `kept`: what follows from the lane
 // is computed here, where it is needed, instead of being held in registers through all of a layer.
-template <int FORMAT, bool WHOLE, bool EXPERTS, bool TWOS>
+template <int FORMAT, bool WHOLE, bool EXPERTS, bool TWOS, bool SHORT = false>
 __device__ inline void gemv_chunks(int n, int first, int elements, const Input &x, Ring &ring,
                                    typename DotOf<FORMAT>::Sum sums[ROWS_AT_ONCE]) {
     typedef typename DotOf<FORMAT>::Sum Sum;
     const int lane = EXPERTS ? (int)kept(threadIdx.x % 32) : threadIdx.x % 32;
-    Slice<FORMAT> slice;
+    SliceOf<FORMAT, SHORT> slice;
     slice.template load<WHOLE>(x, first, elements, lane);
     if constexpr (EXPERTS) {
         int left = n;
@@ -71,11 +71,16 @@ __device__ inline void gemv_group(int n, const DecodePhaseShape &p, const Input 
     typename DotOf<FORMAT>::Sum sums[ROWS_AT_ONCE] = {};
     int first = 0;
     if constexpr (EXPERTS) {
+        constexpr bool TWOS = FORMATS == DECODE_FEW,
+                       TWO_BYTES = FORMAT == FORMAT_F16 || FORMAT == FORMAT_BF16;
         const int end = p.pieces * p.pitch;
 #pragma unroll 1
         for (int left = p.cols; first < end;) {
             const int elements = min(FULL, left);
-            gemv_chunks<FORMAT, false, EXPERTS, FORMATS == DECODE_FEW>(n, first, elements, x, ring, sums);
+            if (TWOS && TWO_BYTES && elements <= FULL * 3 / 4)
+                gemv_chunks<FORMAT, false, EXPERTS, TWOS, true>(n, first, elements, x, ring, sums);
+            else
+                gemv_chunks<FORMAT, false, EXPERTS, TWOS>(n, first, elements, x, ring, sums);
             first += elements, left -= elements;
             if (left == 0) first += p.pitch - p.cols, left = p.cols;
         }

@@ -140,6 +140,16 @@ template <int ID, int THREADS> __device__ inline void named_barrier_arrive() {
     asm volatile("bar.arrive %0, %1;" ::"n"(ID), "n"(THREADS) : "memory");
 }
 
+// A word that one thread writes while others read it: the old one or the new one.
+__device__ inline void store_shared_relaxed(uint32_t to, uint32_t v) {
+    asm volatile("st.relaxed.cta.shared.u32 [%0], %1;" ::"r"(to), "r"(v) : "memory");
+}
+__device__ inline uint32_t load_shared_relaxed(uint32_t from) {
+    uint32_t v;
+    asm volatile("ld.relaxed.cta.shared.u32 %0, [%1];" : "=r"(v) : "r"(from) : "memory");
+    return v;
+}
+
 // ---- barriers in shared memory that count arrivals and copied bytes ("mbarrier"), named by their addresses ----
 
 // A fresh barrier is in the phase of parity 0: the one before, of parity 1, has passed.
