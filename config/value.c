@@ -24,7 +24,9 @@ static void describe_node(const TomlNode *node, char *buffer, size_t size) {
     } else if (node->type == TOML_INTEGER) {
         snprintf(buffer, size, "%lld", (long long)node->integer);
     } else if (node->type == TOML_FLOAT) {
-        snprintf(buffer, size, "%g", node->number);
+        // 1e3 is no whole number in TOML: what says so must not look like one.
+        const bool looks_whole = fabs(node->number) < 1e6 && node->number == floor(node->number);
+        snprintf(buffer, size, looks_whole ? "%.1f" : "%g", node->number);
     } else {
         snprintf(buffer, size, "%s",
                  node->type == TOML_BOOLEAN ? node->boolean ? "true" : "false" : toml_type_name(node->type));

@@ -200,6 +200,8 @@ static void test_values_where_they_belong(void **state) {
     refuse("--echo=1", STATUS_USAGE, "--echo takes no value");
     refuse("model|question", STATUS_USAGE, "question is one operand too many");
     refuse("inspect|a|b", STATUS_USAGE, "b is one operand too many");
+    refuse("inspect|", STATUS_USAGE, "MODEL is empty: name one");
+    refuse("|-p|hello", STATUS_USAGE, "MODEL is empty: name one, or leave it out for the default model");
     refuse("--default", STATUS_USAGE, "palaver config --default");
     refuse("bench|model|-p|x", STATUS_USAGE, "--prompt has no meaning for palaver bench");
 }

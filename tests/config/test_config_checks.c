@@ -34,13 +34,15 @@ static void messages(void **state) {
         {"[context]\nkeep = \"all\"",
          "talk.toml:2:1: context.keep = \"all\": allowed is 0 to 16777216 or \"system\""},
         {"[context]\ndiscard = 1.0",
-         "talk.toml:2:1: context.discard = 1: allowed is a fraction above 0 and below 1, "
+         "talk.toml:2:1: context.discard = 1.0: allowed is a fraction above 0 and below 1, "
          "or a whole number from 1 to 16777216"},
         {"[sampling]\nstop = [1]",
          "talk.toml:2:1: sampling.stop = 1: allowed is up to 32 strings of 1 to 256 bytes"},
         {"[sampling.logit_bias]\n\"5\" = 1000",
          "talk.toml:1:11: sampling.logit_bias = 1000: allowed is {\"id or "
          "piece\" = bias, ...} with -100 to 100 each, up to 1024"},
+        {"[sampling]\ntop_k = 1e3",
+         "talk.toml:2:1: sampling.top_k = 1000.0: allowed is a whole number from 0 to 1000000"},
         {"[ui]\nstats = 3", "talk.toml:2:1: ui.stats = 3: allowed is true or false"},
         {"[backend]\ndevice = \"cuda:x\"",
          "talk.toml:2:1: backend.device = \"cuda:x\": allowed is \"auto\", \"cpu\", "

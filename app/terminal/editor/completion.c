@@ -50,11 +50,19 @@ static size_t common_size(const Completion *completion) {
     return n;
 }
 
+// A newline or tab in a name would tear the columns of a list.
+static void add_shown(Text *out, const char *text) {
+    for (const char *c = text; *c; c++) text_add(out, (unsigned char)*c < ' ' ? "?" : c, 1);
+}
+
 static int width_of(const char *text) {
     wchar_t *wide = text_to_wide(text);
     int width = wide ? wcswidth(wide, wcslen(wide)) : -1;
     free(wide);
-    return width < 0 ? (int)strlen(text) : width;
+    if (width >= 0) return width;
+    int characters = 0; // control characters, a place each, among others
+    for (const char *c = text; *c; c++) characters += !utf8_continues(*c);
+    return characters;
 }
 
 static void list(Editor *editor, const Completion *completion) {
@@ -71,7 +79,7 @@ static void list(Editor *editor, const Completion *completion) {
     for (size_t row = 0; row < rows; row++) {
         for (size_t i = row; i < count; i += rows) {
             const char *text = completion->candidates[i].text;
-            text_add(&out, text, strlen(text));
+            add_shown(&out, text);
             int blanks = i + rows < count ? widest + 2 - width_of(text) : 0;
             for (; blanks > 0; blanks--) text_add(&out, " ", 1);
         }

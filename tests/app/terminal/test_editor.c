@@ -215,6 +215,9 @@ static void completion(void **state) {
     pty_send(pty, "\t");
     pty_expect_screen(pty, "/config    /context   /continue");
     expect_turn(pty, "te\tx\r", "/context x");
+    pty_send(pty, "/to\t\t"); // a name with a newline keeps to its column
+    pty_expect_screen(pty, "/torn?by tab  /torn?name");
+    expect_turn(pty, "\025x\r", "x");
     pty_send(pty, "/nothing\t");
     pty_expect(pty, "\a");
     pty_send(pty, "\025plain\t");
