@@ -98,7 +98,7 @@ __device__ __forceinline__ uint32_t place_of(int layer, int phase) {
 
 // One thread. racecheck does not know such words; where it looks on, rings are filled as what is to come.
 __device__ __forceinline__ void tell_place(uint32_t multiplied, int layer, int phase) {
-    if (!CHECKED) store_shared_relaxed(multiplied, place_of(layer, phase));
+    if (BULK_COPIES && !CHECKED) store_shared_relaxed(multiplied, place_of(layer, phase));
 }
 
 // ---- the filling side: one a lane ------------------------------------------------------------------------------
@@ -327,7 +327,7 @@ template <class Cache, bool EXPERTS> struct Filler {
     }
 
     __device__ void advance() {
-        under_way++;
+        if (BULK_COPIES) under_way++;
         if (++stage == a.shared.n_stages) stage = 0, parity ^= 1;
         if (++row < n_rows) return;
         row = 0, offset += bytes;
