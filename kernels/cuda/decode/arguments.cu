@@ -333,7 +333,7 @@ static int early_of(const CudaBackend *cuda, const DecodeArguments *a) {
     return all ? n_blocks / 4 : 0;
 }
 
-// Bytes of a layer's matrices: all that a token reads of them.
+// About the bytes that a token reads of a layer's matrices, k and v as if they were rows of q.
 static int64_t layer_bytes(const DecodeArguments *a, const DecodeLayer &l) {
     int64_t bytes = 0;
     for (int phase : {PHASE_QKV, PHASE_OUT, PHASE_GATE_UP, PHASE_DOWN}) {
@@ -343,9 +343,9 @@ static int64_t layer_bytes(const DecodeArguments *a, const DecodeLayer &l) {
     return bytes;
 }
 
-// See DecodeArguments.copies_now, once the rings are laid out. Measured on Hopper alone. Where rings hold a layer nothing waits
-// for memory. Experts are not known ahead, so that most of a layer is read while it is waited for: more ahead, and fewer at
-// once, for blocks then get more even shares. Two and three bits wait for instructions.
+// See DecodeArguments.copies_now, once the rings are laid out. Measured on Hopper alone. Where rings hold a layer its
+// matrices are not waited for. Experts are not known ahead, so that most of a layer is read while it is waited for: more
+// ahead, and fewer at once, for blocks then get more even shares. Formats of DECODE_TWO wait for instructions.
 static void limit_copies(const CudaBackend *cuda, DecodeArguments *a, const DecodeLayer *layers) {
     const int64_t rings = (int64_t)cuda->device.card.n_sms * decode_block(cuda->device.code).warps *
                           a->shared.n_stages * a->shared.slot_bytes;

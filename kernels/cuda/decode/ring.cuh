@@ -405,7 +405,7 @@ __device__ inline void fill_rings(Filler<Cache, EXPERTS> f, uint32_t slots, uint
         }
         if constexpr (!BULK_COPIES) f.template issue_together<EACH>(ready);
         if (__any_sync(~0u, ready)) continue;
-        if (held) { // rings are full, or nothing else can be had before the masks are there
+        if (held) { // rings have all that they may, or nothing else can be had before the masks are there
             named_barrier_sync<3, DECODE_ALL_THREADS>();
             held = false;
             f.masked = true;
