@@ -55,14 +55,17 @@ static void add_shown(Text *out, const char *text) {
     for (const char *c = text; *c; c++) text_add(out, (unsigned char)*c < ' ' ? "?" : c, 1);
 }
 
+static int characters_of(const char *text) {
+    int characters = 0;
+    for (const char *c = text; *c; c++) characters += !utf8_continues(*c);
+    return characters;
+}
+
 static int width_of(const char *text) {
     wchar_t *wide = text_to_wide(text);
     int width = wide ? wcswidth(wide, wcslen(wide)) : -1;
     free(wide);
-    if (width >= 0) return width;
-    int characters = 0; // control characters, a place each, among others
-    for (const char *c = text; *c; c++) characters += !utf8_continues(*c);
-    return characters;
+    return width < 0 ? characters_of(text) : width; // control characters among them have a place each
 }
 
 static void list(Editor *editor, const Completion *completion) {
@@ -94,14 +97,12 @@ static void list(Editor *editor, const Completion *completion) {
 
 // Puts `n` bytes of the first candidate in the place of what stands between start and the cursor.
 static bool put_in(Editor *editor, const Completion *completion, const char *typed, size_t n, char final) {
-    int characters = 0;
-    for (const char *c = typed; *c; c++) characters += !utf8_continues(*c);
     char *text = malloc(n + 2);
     if (!text) return false;
     memcpy(text, completion->candidates[0].text, n);
     text[n] = final;
     text[n + 1] = 0;
-    el_wdeletestr(editor->el, characters);
+    el_wdeletestr(editor->el, characters_of(typed));
     bool ok = line_insert(editor, text);
     free(text);
     return ok;

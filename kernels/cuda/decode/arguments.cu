@@ -333,6 +333,11 @@ static int early_of(const CudaBackend *cuda, const DecodeArguments *a) {
     return all ? n_blocks / 4 : 0;
 }
 
+// All warps of the card's blocks that compute; each has a ring.
+static int warps_of(const CudaBackend *cuda) {
+    return cuda->device.card.n_sms * decode_block(cuda->device.code).warps;
+}
+
 // About the bytes that a token reads of a layer's matrices, k and v as if they were rows of q.
 static int64_t layer_bytes(const DecodeArguments *a, const DecodeLayer &l) {
     int64_t bytes = 0;
@@ -347,8 +352,7 @@ static int64_t layer_bytes(const DecodeArguments *a, const DecodeLayer &l) {
 // matrices are not waited for. Experts are not known ahead, so that most of a layer is read while it is waited for: more
 // ahead, and fewer at once, for blocks then get more even shares. Formats of DECODE_TWO wait for instructions.
 static void limit_copies(const CudaBackend *cuda, DecodeArguments *a, const DecodeLayer *layers) {
-    const int64_t rings = (int64_t)cuda->device.card.n_sms * decode_block(cuda->device.code).warps *
-                          a->shared.n_stages * a->shared.slot_bytes;
+    const int64_t rings = (int64_t)warps_of(cuda) * a->shared.n_stages * a->shared.slot_bytes;
     a->copies_now = a->copies_ahead = a->shared.n_stages;
     if (cuda->device.code != 900 || layer_bytes(a, layers[0]) < rings) return;
     a->copies_ahead = a->experts.n > 0 || a->formats == DECODE_TWO ? 2 : 1;
@@ -357,7 +361,7 @@ static void limit_copies(const CudaBackend *cuda, DecodeArguments *a, const Deco
 
 // The most units of a phase that a warp has.
 static int most_units(const CudaBackend *cuda, int units) {
-    const int warps = cuda->device.card.n_sms * decode_block(cuda->device.code).warps;
+    const int warps = warps_of(cuda);
     return (units + warps - 1) / warps;
 }
 
