@@ -73,6 +73,12 @@ struct Editor {
     int tabs;                 // in a row
     int width;                // of the terminal when the line was drawn last
     int drawn_row;            // the cursor's row then, from the prompt's
+    int drawn_column;         // and its column
+    bool resized;             // since then, and the terminal is asked where its cursor is now
+    int asked;                // answers that are still to come
+    int narrowest;            // width since then
+    int row_before;           // drawn_row before that
+    int wraps_anew;           // whether it wraps rows anew then: 1, -1: not; 0: not known
     Text painted;             // what the next drawing writes
     char *killed;             // for Ctrl-Y
     Part above, below;        // what libedit's buffer leaves out of a tall text
@@ -108,6 +114,7 @@ void paint_leave(Editor *editor);            // the output goes on below all row
 void paint_clear_screen(Editor *editor);
 bool paint_whole(Editor *editor);  // also what is above and below the rows that libedit has; false: no memory
 void paint_resize(Editor *editor); // the terminal has another size
+void paint_resized(Editor *editor, int column); // and its cursor is there; -1: it does not say
 TextLayout paint_layout(const Editor *editor);
 TextPlace paint_place(Editor *editor, size_t n); // of the cursor behind n characters; row 0 is the prompt's
 

@@ -90,6 +90,10 @@ static Key csi_key(Keys *keys, unsigned char final) {
     }
     keys->state = GROUND;
     if (*rest) return KEY_NONE; // private or malformed parameters
+    if (final == 'R' && value[1] > 0) {
+        keys->column = value[1] - 1;
+        return KEY_REPORT;
+    }
     bool modified = value[1] > 2;
     if (final == 'u') return value[0] == 13 ? (value[1] > 1 ? KEY_NEWLINE : KEY_ENTER) : KEY_NONE;
     if (final != '~') return final == 'M' ? KEY_NONE : arrow_key(final, modified);

@@ -12,9 +12,10 @@
 // Every key the editor knows. The order is free; there are at most 32 from KEY_ENTER on, because the
 // editor gives each one of the 32 C1 codes in libedit's key map, which no text contains.
 typedef enum Key {
-    KEY_NONE, // nothing yet, or nothing that matters
-    KEY_CHAR, // *character
-    KEY_QUIT, // Ctrl-\: not the editor's business
+    KEY_NONE,   // nothing yet, or nothing that matters
+    KEY_CHAR,   // *character
+    KEY_QUIT,   // Ctrl-\: not the editor's business
+    KEY_REPORT, // no key: keys->column is where the terminal says that its cursor is (CSI 6 n asks)
     KEY_ENTER,
     KEY_NEWLINE, // Ctrl-J, Alt-Enter, Shift-Enter where the terminal tells
     KEY_PASTE,   // keys->paste is what was pasted; the caller empties it
@@ -53,7 +54,8 @@ typedef struct Keys {
     int state;
     char bytes[32]; // of the character or sequence that is under way
     int n;
-    bool bad; // a byte came that is no UTF-8, and was left out; the caller takes it back
+    bool bad;   // a byte came that is no UTF-8, and was left out; the caller takes it back
+    int column; // of KEY_REPORT, from 0
     Text paste;
     bool paste_lost; // no memory for the paste, or longer than KEYS_MAX_PASTE: its rest was dropped
 } Keys;

@@ -13,7 +13,7 @@
 
 #include "app/terminal/tty.h"
 
-enum { ESCAPE_WAIT = 50 }; // milliseconds
+enum { ESCAPE_WAIT = 50, REPORT_WAIT = 300 }; // milliseconds
 
 wchar_t line_key_code(Key key) {
     return (wchar_t)(0x80 + (key - KEY_ENTER));
@@ -96,8 +96,13 @@ static Key read_key(Editor *editor, wchar_t *character) {
             editor->end = LINE_STOPPED;
             return KEY_COUNT;
         }
-        switch (tty_next_within(&byte, wait ? -1 : ESCAPE_WAIT)) {
+        switch (tty_next_within(&byte, !wait ? ESCAPE_WAIT : editor->resized ? REPORT_WAIT : -1)) {
         case TTY_QUIET:
+            if (wait) { // a terminal that does not say where its cursor is
+                editor->asked = 0;
+                paint_resized(editor, -1);
+                break;
+            }
             keys_escape(&editor->keys);
             editor->search.on = false;
             return KEY_REDRAW;
@@ -129,8 +134,12 @@ static Key read_key(Editor *editor, wchar_t *character) {
         }
         if (key == KEY_QUIT)
             kill(0, SIGQUIT);
-        else if (key != KEY_NONE)
+        else if (key == KEY_REPORT)
+            paint_resized(editor, editor->keys.column);
+        else if (key != KEY_NONE) {
+            paint_resized(editor, -1); // a key does not wait for the terminal's answer
             return key;
+        }
     }
 }
 

@@ -121,7 +121,8 @@ static void put_move(Text *out, TextPlace from, TextPlace to) {
 static void show(Editor *editor, TextPlace cursor) {
     tty_write(editor->painted.bytes);
     editor->painted.size = 0;
-    editor->drawn_row = cursor.row;
+    editor->drawn_row = cursor.row, editor->drawn_column = cursor.column;
+    editor->resized = false; // an answer that is still to come is of no use
 }
 
 void paint_line(Editor *editor) {
@@ -183,7 +184,7 @@ void paint_leave(Editor *editor) {
     // Below a full row the cursor waits in an empty one: that is where the output goes on.
     for (int row = editor->drawn_row; row <= end.row; row++) tty_write("\n");
     tty_write("\r");
-    editor->drawn_row = 0;
+    editor->drawn_row = 0, editor->resized = false;
 }
 
 void paint_clear_screen(Editor *editor) {
@@ -210,13 +211,37 @@ bool paint_whole(Editor *editor) {
     return true;
 }
 
-// Terminals that wrap anew have moved the prompt's row, others not: up by the smaller of both counts, so that
-// nothing that was there before the prompt is ever wiped.
+// Terminals that wrap anew have moved the prompt's row, others not. Where the cursor's column is now tells which, and what one
+// has done once it does always. Until it is known the cursor is up by the smaller of both counts, so that nothing that was there
+// before the prompt is ever wiped.
 void paint_resize(Editor *editor) {
     const LineInfoW *line = el_wline(editor->el);
-    size_t n = (size_t)(line->cursor - line->buffer);
     editor->width = tty_width();
-    int now = paint_place(editor, n).row;
-    if (now < editor->drawn_row) editor->drawn_row = now;
+    int now = paint_place(editor, (size_t)(line->cursor - line->buffer)).row;
+    if (!editor->resized) editor->row_before = editor->drawn_row, editor->narrowest = editor->width;
+    if (editor->width < editor->narrowest) editor->narrowest = editor->width;
+    editor->drawn_row = now < editor->row_before ? now : editor->row_before;
+    editor->resized = now != editor->row_before;
+    if (editor->resized)
+        tty_write("\033[6n"), editor->asked++;
+    else
+        paint_line(editor);
+}
+
+void paint_resized(Editor *editor, int column) {
+    if (column >= 0 && editor->asked > 0 && --editor->asked > 0) return; // of a size before
+    if (!editor->resized) return;
+    const LineInfoW *line = el_wline(editor->el);
+    TextPlace anew = paint_place(editor, (size_t)(line->cursor - line->buffer));
+    int last = editor->width - 1, as_before = editor->drawn_column;
+    if (as_before >= editor->narrowest) as_before = editor->narrowest - 1;
+    // Behind a full row a terminal's cursor waits at its end, or one further on; the editor's is in the next row.
+    if (anew.column == 0 && anew.row > 0 && column >= last)
+        anew = (TextPlace){anew.row - 1, column};
+    else if (column > last)
+        column = last;
+    if ((column == anew.column) != (column == as_before)) editor->wraps_anew = column == anew.column ? 1 : -1;
+    if (column >= 0 && (column == anew.column || column == as_before) && editor->wraps_anew)
+        editor->drawn_row = editor->wraps_anew > 0 ? anew.row : editor->row_before;
     paint_line(editor);
 }

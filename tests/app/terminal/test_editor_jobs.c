@@ -131,6 +131,28 @@ static void resizing(void **state) {
     leave(pty);
 }
 
+// A terminal that says where its cursor is, which tells whether it has wrapped the rows anew.
+static void wrapped_anew(void **state) {
+    (void)state;
+    Pty *pty = start_editor_in(10, 60);
+    pty_send(pty, "0123456789012345678901234567890123456789");
+    pty_expect_row(pty, 0, "> 0123456789012345678901234567890123456789");
+    pty_resize(pty, 10, 20);
+    pty_expect(pty, "\033[6n");
+    pty_send(pty, "\033[3;3R"); // it has: the cursor is two rows below the prompt
+    pty_expect(pty, "\033[2A\r> 0123");
+    pty_expect_row(pty, 2, "89");
+    pty_resize(pty, 10, 60);
+    pty_expect(pty, "\033[6n");
+    pty_send(pty, "\033[5;3R"); // it has not: it still is
+    pty_expect(pty, "\033[2A\r> 0123");
+    pty_expect_row(pty, 0, "> 0123456789012345678901234567890123456789");
+    pty_send(pty, "\033[5;3R!\r"); // nobody asked
+    pty_expect(pty, "got[0123456789012345678901234567890123456789!]");
+    pty_expect(pty, "> ");
+    leave(pty);
+}
+
 // Stopped and sent on by no shell: nobody has written, and the line is drawn in its place.
 static void stopped_from_elsewhere(void **state) {
     (void)state;
@@ -264,11 +286,17 @@ static void input_from_a_pipe(void **state) {
 
 static int run(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(composing),           cmocka_unit_test(no_draft_is_left),
-        cmocka_unit_test(suspending),          cmocka_unit_test(resizing),
-        cmocka_unit_test(a_full_row_is_left),  cmocka_unit_test(stopped_from_elsewhere),
-        cmocka_unit_test(clearing_the_screen), cmocka_unit_test(coloured_prompt),
-        cmocka_unit_test(prefilled),           cmocka_unit_test(plain_terminals),
+        cmocka_unit_test(composing),
+        cmocka_unit_test(no_draft_is_left),
+        cmocka_unit_test(suspending),
+        cmocka_unit_test(resizing),
+        cmocka_unit_test(wrapped_anew),
+        cmocka_unit_test(a_full_row_is_left),
+        cmocka_unit_test(stopped_from_elsewhere),
+        cmocka_unit_test(clearing_the_screen),
+        cmocka_unit_test(coloured_prompt),
+        cmocka_unit_test(prefilled),
+        cmocka_unit_test(plain_terminals),
         cmocka_unit_test(input_from_a_pipe),
     };
     return test_main("editor_jobs", argc, argv, tests);
