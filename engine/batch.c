@@ -98,14 +98,7 @@ static Status run_step(Batch *b, const Step *step, const LogitRows *wanted, Erro
 // and differ where a cache was evicted from or turned, is very long, or seen both ways.
 static bool may_be_beside(const Batch *b, int i) {
     const StepSequence *q = &b->sequences[i];
-    const int page_size = b->engine->cache.page_size;
-    if (q->n_evicted > 0 || q->n_prefix > 0 || q->n_slots > b->engine->forward.max_tokens) return false;
-    for (int t = q->first_token; t < q->first_token + q->n_tokens; t++) {
-        const int32_t index = b->positions[t];
-        if (index >= q->n_slots || b->slots[t] != q->pages[index / page_size] + index % page_size)
-            return false;
-    }
-    return true;
+    return q->in_order && q->n_prefix == 0 && q->n_slots <= b->engine->forward.max_tokens;
 }
 
 // Puts the pieces' tokens into the step one behind the other; *n says how many. What fails leaves all sessions as they

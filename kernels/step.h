@@ -96,6 +96,9 @@ typedef struct StepSequence {
     // Positions below it are seen by all of the sequence's queries, also by those before them (a prefix seen both ways); a
     // step that has one of these tokens has them all, and nothing was evicted. 0: none are.
     int32_t n_prefix;
+    // Every index holds the position of its number, since nothing was ever evicted: slot_positions say so as well, and need
+    // not be asked.
+    bool in_order;
 } StepSequence;
 
 // What the results of a step may depend on.

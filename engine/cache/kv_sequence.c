@@ -44,7 +44,8 @@ StepSequence kv_sequence_step(const KvCache *cache, const KvSequence *s, int n) 
                           .n_sinks = s->n_sinks,
                           .n_evicted = s->n_evicted - s->n_moved,
                           .rope_set = s->rope_set,
-                          .n_prefix = s->n_prefix};
+                          .n_prefix = s->n_prefix,
+                          .in_order = s->n_evicted == 0};
 }
 
 // ---- pages ---------------------------------------------------------------------------------------------------------

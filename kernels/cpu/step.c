@@ -120,7 +120,23 @@ static Status grow_pages(CpuBackend *cpu, const Step *step, Error *error) {
     return error_set(error, STATUS_MEMORY, "begin: no memory for %lld pages", (long long)n);
 }
 
-// Enters the positions; a slot that comes twice is found by its mark, and everything is put back.
+// What in_order says, which other backends rely on.
+static Status check_order(const Step *step, Error *error) {
+    for (int i = 0; i < step->n_sequences; i++) {
+        const StepSequence *s = &step->sequences[i];
+        for (int index = 0; index < s->n_slots && s->in_order; index++) {
+            const int32_t slot = s->pages[index / step->page_size] + index % step->page_size;
+            if (step->slot_positions[slot] == index) continue;
+            return error_set(
+                error, STATUS_DEVICE,
+                "begin: index %d of sequence %d, which is said to be in order, holds position %d", index, i,
+                step->slot_positions[slot]);
+        }
+    }
+    return STATUS_OK;
+}
+
+// Enters the positions; a slot that comes twice is found by its mark, and where something is wrong everything is put back.
 static Status enter_positions(CpuBackend *cpu, const Step *step, Error *error) {
     int32_t *held = step->slot_positions;
     for (int i = 0; i < step->n_tokens; i++) {
@@ -133,7 +149,9 @@ static Status enter_positions(CpuBackend *cpu, const Step *step, Error *error) {
         held[slot] = TAKEN;
     }
     for (int i = 0; i < step->n_tokens; i++) held[step->slots[i]] = step->positions[i];
-    return STATUS_OK;
+    Status status = check_order(step, error);
+    for (int i = 0; i < step->n_tokens && status; i++) held[step->slots[i]] = cpu->before[i];
+    return status;
 }
 
 static void compute_temperatures(CpuBackend *cpu) {

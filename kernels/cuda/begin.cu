@@ -163,7 +163,7 @@ static size_t lay_out(CudaStep *step, const StageRoom *room, char *base) {
     step->temperatures = (float *)take(n);
     step->tiles = (AttendTile *)take(n * sizeof(AttendTile) / 4);
     step->pages.first = take((size_t)room->pages);
-    step->split_tiles = take((size_t)room->splits);
+    step->split_tiles = (AttendTile *)take((size_t)room->splits * sizeof(AttendTile) / 4);
     return used;
 }
 
@@ -176,7 +176,7 @@ static void fill_tiles(const Staging *from, CudaStep *to) {
         int first_page = 0, n = to->n_tiles;
         for (int s = 0; s < step->n_sequences; s++) {
             const StepSequence *q = &step->sequences[s];
-            AttendTile tile = {0, 0, first_page, q->n_slots, q->n_sinks, q->n_evicted, 0, 0, 0, 0};
+            AttendTile tile = {0, 0, first_page, q->n_slots, q->n_sinks, q->n_evicted, q->in_order};
             if (from->mask_columns) tile.mask_column = (int)from->mask_columns[s];
             n += cut_sequence(q, tile, cut, few, to->tiles + n);
             if (!few) memcpy(pages + first_page, q->pages, (size_t)n_pages(step, q) * sizeof *pages);
@@ -246,9 +246,9 @@ static void fill_splits(const CudaBackend *cuda, const Staging *from, const Stag
         tile->split_slots = split_slots(cuda, from->step, q, from->plan);
         tile->first_split = n;
         tile->n_splits = splits_of(tile->n_slots, tile->split_slots);
-        for (int i = 0; i < tile->n_splits; i++) to->split_tiles[n++] = t;
+        for (int i = 0; i < tile->n_splits; i++) to->split_tiles[n++] = *tile;
     }
-    while (n < room->splits) to->split_tiles[n++] = -1;
+    while (n < room->splits) to->split_tiles[n++] = AttendTile{};
     to->n_splits = room->splits;
 }
 
@@ -308,21 +308,6 @@ size_t cuda_step_bytes(const CudaBackend *cuda, int n_rows, int n_slots) {
 
 // ---- the op --------------------------------------------------------------------------------------------------
 
-// Whether the step's tokens lie at the indexes of their positions. In a ring whose keys were turned in place they do
-// not once it has gone round, and neither do those before them.
-static bool in_order(const Step *step) {
-    for (int s = 0; s < step->n_sequences; s++) {
-        const StepSequence *q = &step->sequences[s];
-        for (int t = q->first_token; t < q->first_token + q->n_tokens; t++) {
-            int32_t index = step->positions[t];
-            if (index >= q->n_slots ||
-                step->slots[t] != q->pages[index / step->page_size] + index % step->page_size)
-                return false;
-        }
-    }
-    return true;
-}
-
 // The step's tokens into `to`, whose arrays lie in host memory; those beyond them are empty.
 static void fill_tokens(const DecoderShape *shape, const Staging *from, int room, CudaStep *to) {
     const Step *step = from->step;
@@ -352,13 +337,19 @@ static void fill_tokens(const DecoderShape *shape, const Staging *from, int room
     *to->count = step->n_tokens;
 }
 
+static bool all_in_order(const Step *step) {
+    for (int s = 0; s < step->n_sequences; s++)
+        if (!step->sequences[s].in_order) return false;
+    return true;
+}
+
 // Fills `to`, whose arrays lie in host memory.
 static void fill_step(const CudaBackend *cuda, const Staging *from, const StageRoom *room, CudaStep *to) {
     const Step *step = from->step;
     to->kind = to->gemm_kind = step->kind;
     to->n_sequences = step->n_sequences;
     to->n_tokens = room->tokens, to->padded = from->room != NULL;
-    to->in_order = step->kind == STEP_READING && in_order(step);
+    to->in_order = step->kind == STEP_READING && all_in_order(step);
     to->slot_positions = step->slot_positions;
     fill_tokens(cuda->shape, from, room->tokens, to);
     to->few_tokens = from->plan->tokens, to->tile_tokens = tile_tokens(&from->plan->heads);

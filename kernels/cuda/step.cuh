@@ -31,11 +31,11 @@ struct CudaStep {
     StepKind
         gemm_kind; // by which GEMMs are chosen: ANY also where a graph takes such a step for one that decodes
     int n_tokens, n_sequences, n_tiles, n_few_tiles, n_splits;
-    int few_tokens;  // the most of a tile of few
-    int tile_tokens; // the most of any
-    int most_slots;  // of a sequence
-    bool evicted;    // a sequence has n_evicted > 0
-    bool in_order;   // STEP_READING: tokens lie at the indexes of their positions
+    int few_tokens;                               // the most of a tile of few
+    int tile_tokens;                              // the most of any
+    int most_slots;                               // of a sequence
+    bool evicted;                                 // a sequence has n_evicted > 0
+    bool in_order;                                // STEP_READING: all sequences are
     int32_t *ids, *positions, *slots, *n_evicted; // [n_tokens]
     int32_t *rope_sets;                           // [n_tokens]
     int32_t *prefixes, *seen; // [n_tokens] of their sequences, n_prefix; the last positions that they see
@@ -45,7 +45,7 @@ struct CudaStep {
     bool padded;              // n_tokens are more than the step has
     int32_t *count;           // so many it has, on the device
     AttendTile *tiles;        // [n_tiles + n_few_tiles]
-    int32_t *split_tiles;     // [n_splits] the tile of each split; -1: none
+    AttendTile *split_tiles; // [n_splits] the tile of each split, so that one look finds it; n_tokens 0: none
     Pages pages;
     float2 *sink_rope;       // [n_tables, n_tokens, rotary_dim/2] cos and sin of n_evicted, if `evicted`
     int32_t *slot_positions; // the caller's

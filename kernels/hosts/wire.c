@@ -55,8 +55,8 @@ void wire_put_step(WireOut *out, const WireStep *head, const Step *step) {
     wire_put(out, step->slots, bytes);
     for (int i = 0; i < step->n_sequences; i++) {
         const StepSequence *s = &step->sequences[i];
-        const WireSequence to = {s->first_token, s->n_tokens, s->n_slots, s->n_sinks,
-                                 s->n_evicted,   s->rope_set, s->n_prefix};
+        const WireSequence to = {s->first_token, s->n_tokens, s->n_slots,  s->n_sinks,
+                                 s->n_evicted,   s->rope_set, s->n_prefix, s->in_order};
         wire_put(out, &to, sizeof to);
     }
     for (int i = 0; i < step->n_sequences; i++)
@@ -157,8 +157,8 @@ Status wire_take_step(WireIn *in, int max_tokens, WireArrays *arrays, WireStep *
     for (int i = 0; i < head->n_sequences; i++) {
         WireSequence s;
         memcpy(&s, &told[i], sizeof s);
-        to[i] = (StepSequence){s.first_token, s.n_tokens,  s.n_slots,  page,
-                               s.n_sinks,     s.n_evicted, s.rope_set, s.n_prefix};
+        to[i] = (StepSequence){s.first_token, s.n_tokens, s.n_slots,  page,           s.n_sinks,
+                               s.n_evicted,   s.rope_set, s.n_prefix, s.in_order != 0};
         page += pages_of(s.n_slots, head->page_size);
     }
     *step = (Step){.n_tokens = head->n_tokens,

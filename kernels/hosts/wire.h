@@ -9,7 +9,7 @@
 #include "kernels/ops.h"
 
 enum {
-    WIRE_VERSION = 2,
+    WIRE_VERSION = 3,
     WIRE_MOST = 1 << 28,  // bytes of a message
     WIRE_PIECE = 4 << 20, // of memory that is written or read in one message
     WIRE_TEXT = 256,
@@ -113,10 +113,10 @@ typedef struct WireStep {
 } WireStep;
 
 typedef struct WireSequence {
-    int32_t first_token, n_tokens, n_slots, n_sinks, n_evicted, rope_set, n_prefix;
+    int32_t first_token, n_tokens, n_slots, n_sinks, n_evicted, rope_set, n_prefix, in_order;
 } WireSequence;
 // What these are of has no member that does not travel: who adds one sees it here.
-_Static_assert(sizeof(StepSequence) == 40 && sizeof(KvLayer) == 136 && sizeof(SampleParams) == 72 &&
+_Static_assert(sizeof(StepSequence) == 48 && sizeof(KvLayer) == 136 && sizeof(SampleParams) == 72 &&
                    sizeof(Step) == 64,
                "WireSequence, WireKv, WireDraw or WireStep lacks a member");
 

@@ -123,7 +123,9 @@ static float *run_rows(Rows *r, const int *which, int n, How how) {
     for (int i = 0; i < n; i++) {
         int row = which[i];
         ids[i] = r->ids[row], positions[i] = r->positions[row], slots[i] = r->slots[row];
-        sequences[i] = (StepSequence){i, 1, r->lengths[row], r->pages + row * r->pages_each, 0, 0, 0, 0};
+        // All are in order, and some are said to be.
+        sequences[i] =
+            (StepSequence){i, 1, r->lengths[row], r->pages + row * r->pages_each, 0, 0, 0, 0, row % 3 != 1};
     }
     Step step = {n, n, ids, positions, slots, sequences, r->c->page_size, s->slot_positions, STEP_DECODING};
     size_t size = (size_t)r->c->vocab * sizeof(float);
@@ -231,15 +233,15 @@ static float *read_prompt(Rows *r, const int *pieces, int turned) {
         slots[i] = r->pages[index / page] + index % page;
     }
     empty_slots(r);
-    const StepSequence other = {0, page, page, r->pages + ring / page, 0, 0, 0, 0};
+    const StepSequence other = {0, page, page, r->pages + ring / page, 0, 0, 0, 0, true};
     if (!turned)
         run_ops(r, &(Step){page, 1, ids + all, positions + all, slots + all, &other, page, s->slot_positions,
                            STEP_READING});
     for (int first = 0, i = 0; first < all; i++) {
         int n = pieces[i] && pieces[i] < all - first ? pieces[i] : all - first,
             before = !turned && n + page <= all ? page : 0;
-        const StepSequence sequences[] = {other,
-                                          {before, n, turned ? ring : first + n, r->pages, 0, 0, 0, 0}};
+        const StepSequence sequences[] = {
+            other, {before, n, turned ? ring : first + n, r->pages, 0, 0, 0, 0, !turned}};
         int32_t tokens[3][MOST_PROMPT];
         const int32_t *arrays[] = {ids, positions, slots};
         for (int k = 0; k < 3; k++) {

@@ -24,10 +24,10 @@ struct LatentArguments {
     AttendArguments a;
     const void *q, *q_sinks;
     void *y;
-    const int32_t *split_tiles; // NULL: tiles are whole
-    int parts;                  // rows of a split
-    float *sums;                // [n_splits, parts, 576]
-    float2 *weights;            // [n_splits, parts] largest score and sum
+    const AttendTile *split_tiles; // NULL: tiles are whole
+    int parts;                     // rows of a split
+    float *sums;                   // [n_splits, parts, 576]
+    float2 *weights;               // [n_splits, parts] largest score and sum
 };
 
 // What the block goes through: indexes [begin, end) of a tile, for `n_rows` rows of queries from `first` on.
@@ -38,13 +38,9 @@ struct LatentWork {
 };
 
 __device__ inline bool find_work(const LatentArguments &l, int rows, LatentWork *w) {
-    int t = blockIdx.y, split = 0;
-    if (l.split_tiles) {
-        t = l.split_tiles[blockIdx.y];
-        if (t < 0) return false;
-        split = (int)blockIdx.y - l.a.tiles[t].first_split;
-    }
-    w->tile = l.a.tiles[t];
+    w->tile = l.split_tiles ? l.split_tiles[blockIdx.y] : l.a.tiles[blockIdx.y];
+    if (w->tile.n_tokens == 0) return false;
+    const int split = (int)blockIdx.y - w->tile.first_split;
     w->begin = l.split_tiles ? split * w->tile.split_slots : 0;
     w->end = l.split_tiles ? min(w->tile.n_slots, w->begin + w->tile.split_slots) : w->tile.n_slots;
     w->first = blockIdx.x * rows;

@@ -16,7 +16,7 @@ struct SplitLaunch {
 
 struct SplitArguments {
     SplitLaunch l;
-    const int32_t *split_tiles;
+    const AttendTile *split_tiles;
     // What of the cache the kernels before it write are the keys of the step's own tokens, and these known by their
     // positions: in a step whose sequences are independent, of a token each, or that has one sequence.
     bool early, independent;

@@ -223,9 +223,8 @@ __global__ void __launch_bounds__(SPLIT_WARPS * 32, Shape::BLOCKS)
     int split = blockIdx.y, kv_head = blockIdx.x / s.row_tiles, dim = a.head_dim;
     let_next_begin();
     if (!s.early) kernels_before(); // else what a step is about is there since its first kernel
-    int which = s.split_tiles[split];
-    if (which < 0) return;
-    const AttendTile tile = a.tiles[which];
+    const AttendTile tile = s.split_tiles[split];
+    if (tile.n_tokens == 0) return;
     const int group = a.n_heads / a.n_kv_heads;
     const SplitRows rows = {(int)blockIdx.x % s.row_tiles * HEADS, tile.n_tokens * group, group,
                             tile.first_token, kv_head * group};
@@ -292,6 +291,20 @@ __global__ void __launch_bounds__(SPLIT_WARPS * 32, Shape::BLOCKS)
 
 // ---- launchers -----------------------------------------------------------------------------------------------
 
+// The shared memory of `share` blocks to a multiprocessor and no more; 1 KB of each is the system's.
+static inline size_t shared_of(const Card *card, int64_t share) {
+    return (card->shared_limit + 1024) / (size_t)(share + 1);
+}
+
+// What a block asks for, of `usual` at least: where all are there at once, so much that none of the multiprocessors takes
+// more of them than its share. Those that are free first would, and end last. One block leaves room for the ring of the flat GEMM
+// behind it, so that a second one may come.
+static inline size_t evenly_shared(const Card *card, dim3 grid, int blocks_a_sm, size_t usual) {
+    const int64_t share = ((int64_t)grid.x * grid.y + card->n_sms - 1) / card->n_sms;
+    if (share < 2 || share >= blocks_a_sm) return usual;
+    return max(usual, shared_of(card, share));
+}
+
 // A kernel, and what it asks for.
 template <class C, int HEAD_, int HEADS_, int GROUP_> struct SplitKernel {
     static constexpr int HEAD = HEAD_, HEADS = HEADS_, GROUP = GROUP_;
@@ -301,8 +314,10 @@ template <class C, int HEAD_, int HEADS_, int GROUP_> struct SplitKernel {
                             SHARED = sizeof(typename SplitWarp<C, Shape, HEAD>::Queries) +
                                      (RINGS > RESULTS ? RINGS : RESULTS);
     static auto function() { return split_kernel<C, Shape, HEAD>; }
-    static cudaError_t allow_shared() {
-        return cudaFuncSetAttribute(function(), cudaFuncAttributeMaxDynamicSharedMemorySize, (int)SHARED);
+    // The most that any launch asks for: a limit that came and went would miss a graph that is instantiated later.
+    static cudaError_t allow_shared(const Card *card) {
+        return cudaFuncSetAttribute(function(), cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                    (int)max(SHARED, shared_of(card, 2)));
     }
 };
 
@@ -365,11 +380,13 @@ template <DType TYPE> cudaError_t split_launch(CudaBackend *cuda, const SplitArg
             typedef decltype(of) Kernel;
             SplitArguments a = described<Kernel>(*arguments);
             dim3 grid((unsigned)(a.l.a.n_kv_heads * a.row_tiles), (unsigned)cuda->step.n_splits);
-            cudaError_t code = Kernel::allow_shared();
+            const size_t shared =
+                evenly_shared(&cuda->device.card, grid, Kernel::Shape::BLOCKS, Kernel::SHARED);
+            cudaError_t code = Kernel::allow_shared(&cuda->device.card);
             if (code != cudaSuccess) return code;
             if (a.independent || cuda->step.few_tokens > 1) // beside flat GEMMs
-                return launch_dependent(cuda, Kernel::function(), grid, SPLIT_WARPS * 32, Kernel::SHARED, a);
-            return launch_overlapping(cuda, Kernel::function(), grid, SPLIT_WARPS * 32, Kernel::SHARED, a);
+                return launch_dependent(cuda, Kernel::function(), grid, SPLIT_WARPS * 32, shared, a);
+            return launch_overlapping(cuda, Kernel::function(), grid, SPLIT_WARPS * 32, shared, a);
         });
 }
 
@@ -382,7 +399,7 @@ cudaError_t split_fit_of(const Card *card, const KvLayer *kv, const AttendHeads 
             fit->rows = Kernel::HEADS;
             fit->shared = Kernel::SHARED + SPLIT_STATIC;
             if (fit->shared > card->shared_limit) return cudaSuccess;
-            cudaError_t allowed = Kernel::allow_shared();
+            cudaError_t allowed = Kernel::allow_shared(card);
             if (allowed != cudaSuccess) return allowed;
             return cudaOccupancyMaxActiveBlocksPerMultiprocessor(&fit->blocks_a_sm, Kernel::function(),
                                                                  SPLIT_WARPS * 32, Kernel::SHARED);

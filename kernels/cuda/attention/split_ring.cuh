@@ -100,6 +100,7 @@ template <class C, class SHAPE, int HEAD> struct SplitRing {
     }
     __device__ int32_t look_up_position(int u, int slot) const {
         int index = begin + units.first(u) + (int)threadIdx.x % 32;
+        if (tile.in_order) return slot < 0 ? -1 : index;
         return slot < 0 ? -1 : position_at(s.l.a.slot_positions, slot, index);
     }
 

@@ -13,6 +13,7 @@ struct AttendTile {
     int first_token, n_tokens;
     int first_page, n_slots; // its sequence's table begins at the step's page first_page
     int n_sinks, n_evicted;
+    int in_order;              // StepSequence.in_order
     int first_split, n_splits; // of a tile of few tokens, split_slots indexes each: see attention/split.cuh
     int split_slots;
     int mask_column; // of index 0, where there is a mask

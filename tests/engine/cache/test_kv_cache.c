@@ -86,6 +86,7 @@ static void check_query(const KvCache *cache, const Walker *w, int n, int i, int
     for (int index = 0; index < step.n_slots; index++) {
         int slot = step.pages[index / cache->page_size] + index % cache->page_size;
         int64_t a = cache->slot_positions[slot], distance = (int64_t)position - a;
+        if (step.in_order) assert_int_equal(a, index);
         if (a < 0) continue;
         if (step.n_evicted > 0 && a < step.n_sinks) {
             assert_int_equal(a, index);

@@ -94,6 +94,7 @@ static Status evaluate_step(Engine *engine, const GoldenCase *c, KvCache *cache,
     int32_t slots[GOLDEN_MAX_IDS], positions[GOLDEN_MAX_IDS]; // the case has its own positions
     Status status = kv_sequence_extend(cache, sequence, n, slots, positions, error);
     StepSequence all = kv_sequence_step(cache, sequence, n);
+    all.in_order = false; // for they begin anywhere
     Step step = {.n_tokens = n,
                  .n_sequences = 1,
                  .ids = c->ids + first,

@@ -51,6 +51,7 @@ static void feed(ShiftStream *s, KvSequence *sequence, const int32_t *ids, const
     Error error = {0};
     if (kv_sequence_extend(&s->cache, sequence, n, slots, positions, &error)) fail_msg("%s", error.message);
     StepSequence view = kv_sequence_step(&s->cache, sequence, n);
+    if (places != NULL) view.in_order = false;
     Step step = {.n_tokens = n,
                  .n_sequences = 1,
                  .ids = ids,
