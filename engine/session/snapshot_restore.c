@@ -85,6 +85,8 @@ static Status read_tables(int file, const SnapshotHeader *h, int vocab, Snapshot
         return damaged(error);
     for (int64_t i = 0; i < h->n_tokens; i++)
         if (t->ids[i] < 0 || t->ids[i] >= vocab) return damaged(error);
+    for (int64_t i = 0; i < h->n_indexes && h->n_evicted == 0; i++) // what StepSequence.in_order will say
+        if (t->positions[i] != i) return damaged(error);
     return STATUS_OK;
 }
 

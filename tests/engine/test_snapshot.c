@@ -3,8 +3,10 @@
 #include "tests/support/files.h"
 #include "tests/support/test.h"
 #include "engine/session/snapshot_internal.h"
+#include "kernels/base/checksum.h"
 
 #include <signal.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -307,6 +309,29 @@ static void test_damage(void **state) {
     talk_close(&after);
 }
 
+// Positions that are not those of the tokens, in a file whose checksums are right.
+static void test_positions(void **state) {
+    Talk before = babbler(USUAL), after = babbler(USUAL);
+    read_in(&before, ids(), 40);
+    keep(&before, file_in(*state));
+    Bytes whole = bytes_of_file(file_in(*state));
+    SnapshotHeader h;
+    memcpy(&h, whole.data, sizeof h);
+    uint8_t *tables = whole.data + sizeof h;
+    const size_t sums = (size_t)snapshot_pieces(&h) * sizeof(uint64_t),
+                 ids_behind = (size_t)h.n_tokens * sizeof(int32_t),
+                 size = sums + ids_behind + (size_t)h.n_indexes * sizeof(int32_t);
+    tables[sums + ids_behind + 3 * sizeof(int32_t)] = 8; // of index 3
+    h.tables = checksum_of(tables, size);
+    h.header = checksum_of(&h, offsetof(SnapshotHeader, header));
+    memcpy(whole.data, &h, sizeof h);
+    folder_write(*state, "talk.kv", whole.data, whole.size);
+    refuses(&after, file_in(*state), WORDS, "damaged");
+    bytes_free(&whole);
+    talk_close(&before);
+    talk_close(&after);
+}
+
 // ---- what happens while it is written ------------------------------------------------------------------------------
 
 // In a process of its own, which `end` may end before it is done. Returns its exit status, or 128 + its signal.
@@ -376,17 +401,10 @@ static void test_stopped(void **state) {
 
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        test(every_cache),
-        test(after_shifts),
-        test(into_a_used_cache),
-        test(larger_context),
-        test(little_is_not_kept),
-        test(another),
-        test(another_training),
-        test(another_configuration),
-        test(damage),
-        test(killed_and_full),
-        test(stopped),
+        test(every_cache),      test(after_shifts),          test(into_a_used_cache),
+        test(larger_context),   test(little_is_not_kept),    test(another),
+        test(another_training), test(another_configuration), test(damage),
+        test(positions),        test(killed_and_full),       test(stopped),
     };
     return test_main("snapshots", argc, argv, tests);
 }
