@@ -46,14 +46,13 @@ __device__ inline void load_split_queries(const SplitArguments &s, const SplitRo
 }
 
 // What a block's warps found, [warps, heads, HEAD] in the place of the rings, with bases of weights and their sums.
-template <int HEAD, int HEADS> struct SplitResults {
-    float2 weights[SPLIT_WARPS][HEADS];
-    float sums[SPLIT_WARPS][HEADS][HEAD];
+template <class Shape, int HEAD> struct SplitResults {
+    float sums[Shape::WARPS][Shape::HEADS][HEAD]; // first, for they are read by 16 bytes
+    float2 weights[Shape::WARPS][Shape::HEADS];
 };
 
 template <class C, class Shape, int HEAD>
-__device__ inline void leave_results(const SplitWarp<C, Shape, HEAD> &w,
-                                     SplitResults<HEAD, Shape::HEADS> *r) {
+__device__ inline void leave_results(const SplitWarp<C, Shape, HEAD> &w, SplitResults<Shape, HEAD> *r) {
     int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4, warp = threadIdx.x / 32;
 #pragma unroll
     for (int l = 0; l < Shape::LANE_HEADS; l++) {
@@ -100,10 +99,10 @@ __device__ inline void weigh_head(const float2 (&own)[N], int n, float *factors,
 // Turns n <= MOST_SPLITS pairs of base and sum of each head, `stride` apart, into what each result is to be multiplied
 // with, factors [n, HEADS], and the whole's largest base and sum. A warp a head, a lane a result; where they are few, all
 // of a warp's are on their way at once.
-template <int HEADS>
+template <class Shape>
 __device__ inline void weigh_results(const float2 *weights, int64_t stride, int n, int heads, float *factors,
                                      float2 *whole) {
-    constexpr int ROUNDS = (HEADS + SPLIT_WARPS - 1) / SPLIT_WARPS;
+    constexpr int HEADS = Shape::HEADS, WARPS = Shape::WARPS, ROUNDS = (HEADS + WARPS - 1) / WARPS;
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     auto at = [&](int i, int head) {
         return i < n && head < heads ? weights[i * stride + head] : make_float2(-INFINITY, 0);
@@ -111,15 +110,15 @@ __device__ inline void weigh_results(const float2 *weights, int64_t stride, int 
     if (n <= 32) {
         float2 own[ROUNDS][1];
 #pragma unroll
-        for (int r = 0; r < ROUNDS; r++) own[r][0] = at(lane, warp + r * SPLIT_WARPS);
+        for (int r = 0; r < ROUNDS; r++) own[r][0] = at(lane, warp + r * WARPS);
 #pragma unroll
         for (int r = 0; r < ROUNDS; r++) {
-            int head = warp + r * SPLIT_WARPS;
+            int head = warp + r * WARPS;
             if (head < heads) weigh_head<HEADS>(own[r], n, factors + lane * HEADS + head, whole + head);
         }
         return;
     }
-    for (int head = warp; head < heads; head += SPLIT_WARPS) {
+    for (int head = warp; head < heads; head += WARPS) {
         float2 own[MOST_SPLITS / 32];
 #pragma unroll
         for (int i = 0; i < MOST_SPLITS / 32; i++) own[i] = at(i * 32 + lane, head);
@@ -159,17 +158,18 @@ __device__ inline void write_result(const SplitArguments &s, int64_t at, float4 
 
 // Puts the results of a tile's splits, which lie from `part` on, together as rows of y: the last block's task. Four
 // elements a thread and turn; where there are more threads than that, some share a turn's splits.
-template <int HEADS, int HEAD>
+template <class Shape, int HEAD>
 __device__ inline void put_together(const SplitArguments &s, const SplitRows &rows, int n_splits,
                                     int64_t part, float *factors, float2 *whole) {
-    constexpr int THREADS = SPLIT_WARPS * 32, MOST = HEADS * HEAD / 4, TURNS = (MOST + THREADS - 1) / THREADS;
+    constexpr int HEADS = Shape::HEADS, THREADS = Shape::WARPS * 32, MOST = HEADS * HEAD / 4,
+                  TURNS = (MOST + THREADS - 1) / THREADS;
     __shared__ float4 shared[THREADS];
     const AttendArguments &a = s.l.a;
     const int n = rows.of_block(HEADS), dim = a.head_dim, elements = n * dim / 4,
               parts = elements < THREADS ? THREADS / elements : 1;
     const float *sums = s.sums + part * dim;
     const int64_t stride = (int64_t)s.parts * dim;
-    weigh_results<HEADS>(s.weights + part, s.parts, n_splits, n, factors, whole);
+    weigh_results<Shape>(s.weights + part, s.parts, n_splits, n, factors, whole);
     __syncthreads();
     auto write = [&](int i, float4 sum) {
         int row = i * 4 / dim;
@@ -207,13 +207,13 @@ __device__ inline void put_together(const SplitArguments &s, const SplitRows &ro
         if (t * THREADS + (int)threadIdx.x < elements) write(at[t], sum[t]);
 }
 
-// Grid: [n_kv_heads·row_tiles, n_splits], block: 128.
+// Grid: [n_kv_heads·row_tiles, n_splits], block: 32·Shape::WARPS.
 template <class C, class Shape, int HEAD>
-__global__ void __launch_bounds__(SPLIT_WARPS * 32, Shape::BLOCKS)
+__global__ void __launch_bounds__(Shape::WARPS * 32, Shape::BLOCKS)
     split_kernel(const __grid_constant__ SplitArguments s) {
     typedef SplitWarp<C, Shape, HEAD> Warp;
-    typedef SplitResults<HEAD, Shape::HEADS> Results;
-    constexpr int HEADS = Shape::HEADS;
+    typedef SplitResults<Shape, HEAD> Results;
+    constexpr int HEADS = Shape::HEADS, WARPS = Shape::WARPS;
     extern __shared__ __align__(128) char memory[];
     __shared__ float2 whole[HEADS];
     __shared__ bool last;
@@ -240,7 +240,7 @@ __global__ void __launch_bounds__(SPLIT_WARPS * 32, Shape::BLOCKS)
     w.position = a.positions[tile.first_token + tile.n_tokens - 1];
     w.take_rows(rows);
     if (a.kv.score_bases && threadIdx.x == 0)
-        atomicAdd(&s.counts->parts, (unsigned long long)min(SPLIT_WARPS, units.n));
+        atomicAdd(&s.counts->parts, (unsigned long long)min(WARPS, units.n));
     // The step's own keys are the tile's, of one token, or those of the step's only sequence.
     const int32_t fresh_from = s.independent ? w.first_position : a.positions[0];
     // A warp's keys are taken again, with running maxima, where its bases did not do.
@@ -260,14 +260,14 @@ __global__ void __launch_bounds__(SPLIT_WARPS * 32, Shape::BLOCKS)
     float *factors = (float *)(results + 1); // [MOST_SPLITS, HEADS]
     leave_results(w, results);
     __syncthreads();
-    weigh_results<HEADS>(results->weights[0], HEADS, SPLIT_WARPS, n_rows, factors, whole);
+    weigh_results<Shape>(results->weights[0], HEADS, WARPS, n_rows, factors, whole);
     __syncthreads();
 
     const int64_t part = (int64_t)split * s.parts + kv_head * (s.parts / a.n_kv_heads) + rows.first;
     for (int i = threadIdx.x * 4; i < n_rows * dim; i += blockDim.x * 4) {
         int row = i / dim, d = i % dim;
         float4 found =
-            sum_results<HEADS>(&results->sums[0][row][d], HEADS * HEAD, 0, 1, SPLIT_WARPS, factors + row);
+            sum_results<HEADS>(&results->sums[0][row][d], HEADS * HEAD, 0, 1, WARPS, factors + row);
         if (tile.n_splits == 1)
             write_result(s, rows.place(a.n_heads, rows.first + row) * dim + d, found, whole[row]);
         else
@@ -285,7 +285,7 @@ __global__ void __launch_bounds__(SPLIT_WARPS * 32, Shape::BLOCKS)
     __syncthreads();
     if (!last) return;
     __threadfence();
-    put_together<HEADS, HEAD>(s, rows, tile.n_splits, part - (int64_t)(split - tile.first_split) * s.parts,
+    put_together<Shape, HEAD>(s, rows, tile.n_splits, part - (int64_t)(split - tile.first_split) * s.parts,
                               factors, whole);
 }
 
@@ -306,11 +306,11 @@ static inline size_t evenly_shared(const Card *card, dim3 grid, int blocks_a_sm,
 }
 
 // A kernel, and what it asks for.
-template <class C, int HEAD_, int HEADS_, int GROUP_> struct SplitKernel {
-    static constexpr int HEAD = HEAD_, HEADS = HEADS_, GROUP = GROUP_;
-    typedef SplitShape<C, HEAD, HEADS, GROUP> Shape;
-    static constexpr size_t RINGS = SPLIT_WARPS * Shape::STAGES * Shape::STAGE,
-                            RESULTS = sizeof(SplitResults<HEAD, HEADS>) + MOST_SPLITS * HEADS * sizeof(float),
+template <class C, int HEAD_, int HEADS_, int GROUP_, int WARPS = 4> struct SplitKernel {
+    static constexpr int HEAD = HEAD_, HEADS = HEADS_, GROUP = GROUP_, THREADS = WARPS * 32;
+    typedef SplitShape<C, HEAD, HEADS, GROUP, WARPS> Shape;
+    static constexpr size_t RINGS = WARPS * Shape::STAGES * Shape::STAGE,
+                            RESULTS = sizeof(SplitResults<Shape, HEAD>) + MOST_SPLITS * HEADS * sizeof(float),
                             SHARED = sizeof(typename SplitWarp<C, Shape, HEAD>::Queries) +
                                      (RINGS > RESULTS ? RINGS : RESULTS);
     static auto function() { return split_kernel<C, Shape, HEAD>; }
@@ -331,6 +331,14 @@ template <class C, int HEAD, int GROUP, class F> static cudaError_t with_groups(
     return f(SplitKernel<C, HEAD, 1, GROUP>());
 }
 
+// Warps of a block for rows of one head: three, where as many of a multiprocessor's find room so. Blocks that end at
+// a finer grain are shared out more evenly; heads that share keys lose by it (NOTES).
+template <class C, int HEAD> static constexpr int warps_of_one() {
+    constexpr int THREE = 3 * SplitShape<C, HEAD, 8, HEAD, 3>::BLOCKS,
+                  FOUR = 4 * SplitShape<C, HEAD, 8, HEAD, 4>::BLOCKS;
+    return THREE >= FOUR ? 3 : 4;
+}
+
 template <class C, int HEAD, class F> static cudaError_t with_head(int rows, int scale_group, F f) {
     if constexpr (C::INTEGER) {
         if (scale_group == 8) return with_groups<C, HEAD, 8>(rows, f);
@@ -339,6 +347,7 @@ template <class C, int HEAD, class F> static cudaError_t with_head(int rows, int
     } else {
         if constexpr (HEAD <= 128)
             if (rows > 8) return f(SplitKernel<C, HEAD, 16, HEAD>());
+        if (rows == 1) return f(SplitKernel<C, HEAD, 8, HEAD, warps_of_one<C, HEAD>()>());
         return f(SplitKernel<C, HEAD, 8, HEAD>());
     }
 }
@@ -385,8 +394,8 @@ template <DType TYPE> cudaError_t split_launch(CudaBackend *cuda, const SplitArg
             cudaError_t code = Kernel::allow_shared(&cuda->device.card);
             if (code != cudaSuccess) return code;
             if (a.independent || cuda->step.few_tokens > 1) // beside flat GEMMs
-                return launch_dependent(cuda, Kernel::function(), grid, SPLIT_WARPS * 32, shared, a);
-            return launch_overlapping(cuda, Kernel::function(), grid, SPLIT_WARPS * 32, shared, a);
+                return launch_dependent(cuda, Kernel::function(), grid, Kernel::THREADS, shared, a);
+            return launch_overlapping(cuda, Kernel::function(), grid, Kernel::THREADS, shared, a);
         });
 }
 
@@ -402,7 +411,7 @@ cudaError_t split_fit_of(const Card *card, const KvLayer *kv, const AttendHeads 
             cudaError_t allowed = Kernel::allow_shared(card);
             if (allowed != cudaSuccess) return allowed;
             return cudaOccupancyMaxActiveBlocksPerMultiprocessor(&fit->blocks_a_sm, Kernel::function(),
-                                                                 SPLIT_WARPS * 32, Kernel::SHARED);
+                                                                 Kernel::THREADS, Kernel::SHARED);
         });
     if (fit->blocks_a_sm > MOST_BLOCKS_A_SM) fit->blocks_a_sm = MOST_BLOCKS_A_SM;
     return code == cudaErrorNotSupported ? cudaSuccess : code;

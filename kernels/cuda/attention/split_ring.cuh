@@ -6,10 +6,7 @@
 #include "kernels/cuda/attention/split.cuh"
 #include "kernels/cuda/attention/split_types.cuh"
 
-enum {
-    SPLIT_WARPS = 4,
-    SPLIT_STATIC = 4096, // more shared memory than the kernel declares itself
-};
+enum { SPLIT_STATIC = 4096 }; // more shared memory than the kernel declares itself
 
 // A block's rows: of a tile's KV head those from `first` on.
 struct SplitRows {
@@ -23,9 +20,9 @@ struct SplitRows {
 };
 
 // HEADS that a split takes together, rows of queries: 1, 2, 4, 8, or 16 as two times eight. GROUP: elements of a scale, 8, 16 or 32;
-// larger ones are taken as several of 32 (or 16) with the same scale. No integers: the whole head.
-template <class C, int HEAD, int HEADS_, int GROUP_> struct SplitShape {
-    static constexpr int HEADS = HEADS_, GROUP = GROUP_, KEYS = C::keys(HEADS_, GROUP_);
+// larger ones are taken as several of 32 (or 16) with the same scale. No integers: the whole head. WARPS: of a block.
+template <class C, int HEAD, int HEADS_, int GROUP_, int WARPS_> struct SplitShape {
+    static constexpr int HEADS = HEADS_, GROUP = GROUP_, WARPS = WARPS_, KEYS = C::keys(HEADS_, GROUP_);
     static constexpr int ROW = HEAD * C::BITS / 8, CHUNKS = ROW / 16; // 16 bytes each
     static constexpr int GROUPS = HEAD / GROUP,
                          SCALES = C::INTEGER ? GROUPS * 2 : 0; // bytes of a row, as float16
@@ -44,7 +41,7 @@ template <class C, int HEAD, int HEADS_, int GROUP_> struct SplitShape {
 
     static constexpr int REGISTERS = 6 * MMAS * WIDE + (C::INTEGER ? 4 * SETS : 0); // that stay
     static constexpr int SHARED =
-        SPLIT_WARPS * STAGES * STAGE + 4 * HEADS * (HEAD + 8) + 2048; // of a block, at most
+        WARPS * STAGES * STAGE + 4 * HEADS * (HEAD + 8) + 2048; // of a block, at most
     static constexpr int BY_REGISTERS = REGISTERS <= 64   ? 4
                                         : REGISTERS <= 88 ? 3
                                                           : 2,
@@ -100,8 +97,7 @@ template <class C, class SHAPE, int HEAD> struct SplitRing {
     }
     __device__ int32_t look_up_position(int u, int slot) const {
         int index = begin + units.first(u) + (int)threadIdx.x % 32;
-        if (tile.in_order) return slot < 0 ? -1 : index;
-        return slot < 0 ? -1 : position_at(s.l.a.slot_positions, slot, index);
+        return slot < 0 ? -1 : position_at(tile.in_order ? NULL : s.l.a.slot_positions, slot, index);
     }
 
     __device__ Seen seen_by(int32_t own, bool is_sink) const {

@@ -327,26 +327,26 @@ template <class C, class SHAPE, int HEAD> struct SplitWarp : SplitSums<C, SHAPE,
             add_values(stage + (KEYS + b * 16) * Shape::ROW, scales + b * 16 * Shape::SCALES, scores + 2 * b);
     }
 
-    // Units warp, warp + SPLIT_WARPS, …: copies run STAGES - 1 units ahead. The queries are there once `ready` returns,
+    // Units warp, warp + Shape::WARPS, …: copies run STAGES - 1 units ahead. The queries are there once `ready` returns,
     // and the first copies are on their way; before it keys of positions from fresh_from on are not there.
     template <class Ready> __device__ void run(int32_t fresh_from, Ready ready) {
         constexpr int AHEAD = Shape::STAGES - 1;
-        int next = __shfl_sync(~0u, (int)threadIdx.x / 32, 0), u = next - AHEAD * SPLIT_WARPS;
-        int slot = this->look_up_slot(next), next_slot = this->look_up_slot(next + SPLIT_WARPS);
+        int next = __shfl_sync(~0u, (int)threadIdx.x / 32, 0), u = next - AHEAD * Shape::WARPS;
+        int slot = this->look_up_slot(next), next_slot = this->look_up_slot(next + Shape::WARPS);
         int32_t at = this->look_up_position(next, slot), here[AHEAD] = {};
         uint32_t mask[AHEAD] = {}, fill = ring;
 #pragma unroll 1
-        for (; u < units.n; u += SPLIT_WARPS, next += SPLIT_WARPS) {
+        for (; u < units.n; u += Shape::WARPS, next += Shape::WARPS) {
             if (u < 0 && __any_sync(~0u, at >= fresh_from)) kernels_before();
             uint32_t take = fill + Shape::STAGE, next_mask = this->issue(next, fill, slot, at);
             int32_t next_here = at;
             if (take == ring + Shape::STAGES * Shape::STAGE) take = ring;
             slot = next_slot;
-            at = this->look_up_position(next + SPLIT_WARPS, slot);
-            next_slot = this->look_up_slot(next + 2 * SPLIT_WARPS);
-            if (u < 0 && u + SPLIT_WARPS >= 0) {
+            at = this->look_up_position(next + Shape::WARPS, slot);
+            next_slot = this->look_up_slot(next + 2 * Shape::WARPS);
+            if (u < 0 && u + Shape::WARPS >= 0) {
                 ready();
-                take_queries(u + SPLIT_WARPS < units.sinks);
+                take_queries(u + Shape::WARPS < units.sinks);
             }
             await_copies<AHEAD>();
             __syncwarp();
