@@ -16,7 +16,6 @@
 enum {
     FLAT_MOST_STAGES = 10,
     FLAT_THREADS = FLAT_WARPS * 32 + 32, // the last warp copies
-    FLAT_LEFT = 4,                       // steps that are not asked for yet when the next kernel may begin
 };
 
 // x in stages of X_COLUMNS columns: those of a step, or a part of them.
@@ -32,9 +31,10 @@ template <int FORMAT, int TILES> struct FlatRing {
     static constexpr int W_BYTES = FLAT_ROWS * 128, STAGE = W_BYTES + FLAT_ROWS * SCALE_BYTES;
     static constexpr int X_BOX = TILES * 8 * 128,
                          X_STAGE = X_BOX * X_COLUMNS / 64; // bytes; a box: 64 columns
-    // Up to 16 rows of x the next kernel's ring is not filled before most of this one's steps have been asked for: what it
-    // brings would come in between, and memory is idle at the end.
-    static constexpr bool NEXT_LATE = TILES <= 2;
+    // Up to 16 rows of x, 32 where a step takes its time, the next kernel's ring is not filled before all but LEFT of this
+    // one's steps have been asked for: what it brings would come in between, and memory is idle at the end.
+    static constexpr bool NEXT_LATE = TILES <= 2 || (TILES == 4 && COLUMNS == 256);
+    static constexpr int LEFT = COLUMNS == 128 ? 6 : 4;
     // Of 64 rows of x, half of the memory would not hold what has to be on its way.
     static constexpr bool WHOLE = TILES == 8;
     static constexpr int X_STAGES = WHOLE                                  ? (QUANTIZED ? 8 : 6)
@@ -79,78 +79,106 @@ template <int FORMAT, int TILES> struct FlatRing {
     }
 };
 
-// What the copying thread is told of its sources.
+// What the copying warp is told of its sources.
 struct FlatMaps {
     CUtensorMap w, scales, x; // scales: of quantised weights that do not hold them
 };
 
+// A walk through a block's steps, tile after tile.
+struct FlatWalk {
+    int n_steps, tile, step;
+    __device__ FlatWalk(const FlatShare &share, int begin)
+        : n_steps(share.n_steps), tile(begin / share.n_steps), step(begin % share.n_steps) {}
+    __device__ void next() {
+        if (++step == n_steps) step = 0, tile++;
+    }
+};
+
+// The copying warp. Between a place that has become free and what is asked for in its stead stands what this warp does: so
+// all lanes walk together, which keeps what they count in registers of the whole warp, nothing is divided on the way, and
+// one lane asks for the copies. A thread by itself was at work for as long as the others multiply (NOTES).
 template <class Ring, int FORMAT> struct FlatCopy {
     const Ring &ring;
     const FlatMaps &maps;
     const FlatArguments &a;
-    const FlatShare &share;
-    int begin;            // the block's first step
     uint64_t once, often; // how the L2 is to treat W and what is read again
+    FlatWalk w_at, x_at;
+    int x_part = 0; // of x_at's step: which of its stages
+    int heads = 0;  // EPILOGUE_HEADS: of a tile
+    int w_stage = 0;
 
-    __device__ void tile(const CUtensorMap *map, uint32_t to, int at, int row, uint32_t barrier,
+    __device__ FlatCopy(const Ring &r, const FlatMaps &m, const FlatArguments &arguments,
+                        const FlatShare &share, int begin)
+        : ring(r), maps(m), a(arguments), once(read_once()), often(read_often()), w_at(share, begin),
+          x_at(share, begin) {
+        if (a.epilogue == EPILOGUE_HEADS) heads = FLAT_ROWS / a.heads.head_dim;
+    }
+
+    __device__ void tile(const CUtensorMap *map, uint32_t to, int at, uint32_t barrier,
                          uint64_t policy) const {
-        if (a.epilogue == EPILOGUE_HEADS)
-            copy_tile_of_five(to, map, at, row / a.heads.head_dim, barrier, policy);
+        if (heads)
+            copy_tile_of_five(to, map, at, w_at.tile * heads, barrier, policy);
         else
-            copy_tile(to, map, at, row, barrier, policy);
+            copy_tile(to, map, at, w_at.tile * FLAT_ROWS, barrier, policy);
     }
 
-    // Step i of the block.
-    __device__ void w(int i, int stage) const {
-        int u = begin + i, col = u % share.n_steps * Ring::COLUMNS, row = u / share.n_steps * FLAT_ROWS;
-        uint32_t barrier = ring.full(stage), to = ring.w + stage * Ring::W_BYTES;
-        barrier_expect(barrier, Ring::STAGE);
-        if constexpr (Ring::QUANTIZED) {
-            constexpr int FULL = chunk_elements(FORMAT), SCALES = Ring::SCALE_BYTES;
-            constexpr int EACH = Ring::COLUMNS * Unpack<FORMAT>::TILES_A_BOX;
-            int first = col / FULL * FULL, in = col - first, n = min(FULL, a.w.cols - first);
-            int chunk = col / FULL * chunk_bytes(FORMAT, FULL); // columns of the maps are of two bytes
-            tile(&maps.w, to, (chunk + quant_bytes(FORMAT, in)) / 2, row, barrier, once);
-            if constexpr (SCALES > 0)
-                tile(&maps.scales, ring.scales + stage * FLAT_ROWS * SCALES,
-                     (chunk + quant_bytes(FORMAT, n)) / 2 + in / EACH * (SCALES / 2), row, barrier, often);
-        } else {
-            tile(&maps.w, to, col, row, barrier, once);
+    // The next step's W, into the next place.
+    __device__ void next_w() {
+        const int col = w_at.step * Ring::COLUMNS;
+        const uint32_t barrier = ring.full(w_stage), to = ring.w + w_stage * Ring::W_BYTES;
+        if (elected()) {
+            barrier_expect(barrier, Ring::STAGE);
+            if constexpr (Ring::QUANTIZED) {
+                constexpr int FULL = chunk_elements(FORMAT), SCALES = Ring::SCALE_BYTES;
+                constexpr int EACH = Ring::COLUMNS * Unpack<FORMAT>::TILES_A_BOX;
+                int first = col / FULL * FULL, in = col - first, n = min(FULL, a.w.cols - first);
+                int chunk = col / FULL * chunk_bytes(FORMAT, FULL); // columns of the maps are of two bytes
+                tile(&maps.w, to, (chunk + quant_bytes(FORMAT, in)) / 2, barrier, once);
+                if constexpr (SCALES > 0)
+                    tile(&maps.scales, ring.scales + w_stage * FLAT_ROWS * SCALES,
+                         (chunk + quant_bytes(FORMAT, n)) / 2 + in / EACH * (SCALES / 2), barrier, often);
+            } else {
+                tile(&maps.w, to, col, barrier, once);
+            }
         }
+        if (++w_stage == ring.stages) w_stage = 0;
+        w_at.next();
     }
 
-    // Stage j of the block's x.
-    __device__ void x(int j, int stage) const {
-        int col = (begin + j / Ring::X_A_STEP) % share.n_steps * Ring::COLUMNS +
-                  j % Ring::X_A_STEP * Ring::X_COLUMNS;
-        barrier_expect(ring.x_full(stage), Ring::X_STAGE);
-        if (Ring::X_COLUMNS > 64 && a.x_boxed)
-            return copy_boxes(ring.x + stage * Ring::X_STAGE, &maps.x, col / 64, ring.x_full(stage), often);
+    // The next stage of x, to `stage`.
+    __device__ void next_x(int stage) {
+        const int col = x_at.step * Ring::COLUMNS + x_part * Ring::X_COLUMNS;
+        const uint32_t barrier = ring.x_full(stage), to = ring.x + stage * Ring::X_STAGE;
+        if (elected()) {
+            barrier_expect(barrier, Ring::X_STAGE);
+            if (Ring::X_COLUMNS > 64 && a.x_boxed) {
+                copy_boxes(to, &maps.x, col / 64, barrier, often);
+            } else {
 #pragma unroll
-        for (int b = 0; b < Ring::X_COLUMNS / 64; b++)
-            copy_tile(ring.x + stage * Ring::X_STAGE + b * Ring::X_BOX, &maps.x, col + b * 64, 0,
-                      ring.x_full(stage), often);
+                for (int b = 0; b < Ring::X_COLUMNS / 64; b++)
+                    copy_tile(to + b * Ring::X_BOX, &maps.x, col + b * 64, 0, barrier, often);
+            }
+        }
+        if (++x_part == Ring::X_A_STEP) x_part = 0, x_at.next();
     }
 
     // Everything. Places become free stage of x by stage of x.
-    __device__ void all(int steps) const {
-        int n = steps * Ring::X_A_STEP;
-        for (int i = 0; i < min(ring.stages, steps); i++) w(i, i);
+    __device__ void all(int steps) {
+        const int n = steps * Ring::X_A_STEP, next_from = steps - Ring::LEFT;
+        for (int i = 0; i < min(ring.stages, steps); i++) next_w();
         kernels_before();
-        for (int j = 0; j < min(Ring::X_STAGES, n); j++) x(j, j);
-        const int next_from = steps - FLAT_LEFT;
+        for (int j = 0; j < min(Ring::X_STAGES, n); j++) next_x(j);
         if (Ring::NEXT_LATE && next_from <= ring.stages) let_next_begin();
-        int stage = 0, x_stage = 0, phase = 0;
-        for (int j = 0; j < n; j++) {
-            int next = j + Ring::X_STAGES, step = j / Ring::X_A_STEP + ring.stages;
-            if (next >= n && step >= steps) break;
+        int x_stage = 0, phase = 0, step = ring.stages, part = 0;
+        for (int next = Ring::X_STAGES; next < n || step < steps; next++) {
             barrier_wait(ring.x_empty(x_stage), phase);
-            if (next < n) x(next, x_stage);
+            if (next < n) next_x(x_stage);
             if (++x_stage == Ring::X_STAGES) x_stage = 0, phase ^= 1;
-            if (j % Ring::X_A_STEP != Ring::X_A_STEP - 1) continue;
-            if (step < steps) w(step, stage);
+            if (++part < Ring::X_A_STEP) continue;
+            part = 0;
+            if (step < steps) next_w();
             if (Ring::NEXT_LATE && step + 1 == next_from) let_next_begin();
-            if (++stage == ring.stages) stage = 0;
+            step++;
         }
     }
 };

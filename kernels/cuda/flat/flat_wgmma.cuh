@@ -18,13 +18,28 @@ template <int FORMAT> using FlatUnpack = Unpack<FORMAT, SCALES_AT_ONCE>;
 // Where an MMA warp is in the rings.
 template <class Ring> struct FlatPosition {
     int stage = 0, phase = 0, x_stage = 0, x_phase = 0;
-    int last = 0; // the stage of x before, which is read until a wgmma later
+    int last = 0;                          // the stage of x before, which is read until a wgmma later
+    bool w_there = false, x_there = false; // seen to be, before they are wanted: the answer takes its time
     __device__ void next_w(const Ring &ring) {
         if (++stage == ring.stages) stage = 0, phase ^= 1;
     }
     __device__ void next_x() {
         last = x_stage;
         if (++x_stage == Ring::X_STAGES) x_stage = 0, x_phase ^= 1;
+    }
+    __device__ void wait_w(const Ring &ring) const {
+        if (!w_there) barrier_wait(ring.full(stage), phase);
+    }
+    __device__ void wait_x(const Ring &ring) const {
+        if (!x_there) barrier_wait(ring.x_full(x_stage), x_phase);
+    }
+    // Whether the stages behind these are there.
+    __device__ void look_ahead(const Ring &ring, bool last_of_step) {
+        const bool turns = x_stage + 1 == Ring::X_STAGES;
+        x_there = barrier_passed(ring.x_full(turns ? 0 : x_stage + 1), x_phase ^ turns);
+        if (!last_of_step) return;
+        const bool w_turns = stage + 1 == ring.stages;
+        w_there = barrier_passed(ring.full(w_turns ? 0 : stage + 1), phase ^ w_turns);
     }
 };
 
@@ -96,9 +111,10 @@ __device__ inline void mma_unpacked(const Ring &ring, FlatPosition<Ring> &at, Fl
         if (SCALES_AT_ONCE < Unpack<FORMAT>::GROUPS && g % SCALES_AT_ONCE == 0) unpack.load_scales(g);
         if (g + 1 < GROUPS) unpack.load(g + 1, raw[(g + 1) % 2]);
         if (g % EACH == 0) {
-            barrier_wait(ring.x_full(at.x_stage), at.x_phase);
+            at.wait_x(ring);
             x = (ring.x + at.x_stage * Ring::X_STAGE + lane % 8 * 128) ^ (lane / 8 ^ lane % 8) << 4;
         }
+        if (g % EACH == EACH - 1) at.look_ahead(ring, g == GROUPS - 1);
         uint32_t b[TILES][4], a[2][4], from = (x ^ g % 2 << 6) + g % EACH / 2 * Ring::X_BOX;
 #pragma unroll
         for (int i = 0; i < TILES; i++) load_matrices(b[i], from + i * 1024);
@@ -126,9 +142,10 @@ __device__ inline void mma_in_quads(const Ring &ring, FlatPosition<Ring> &at, Fl
         if (SCALES_AT_ONCE < GROUPS && g % SCALES_AT_ONCE == 0) unpack.load_scales(g);
         if (g % LOAD == 0 && g + LOAD < GROUPS) unpack.load_quads(g + LOAD, raw[(g / LOAD + 1) % 2]);
         if (g % EACH == 0) {
-            barrier_wait(ring.x_full(at.x_stage), at.x_phase);
+            at.wait_x(ring);
             x = (ring.x + at.x_stage * Ring::X_STAGE + row * 128 + t % 2 * 8) ^ (t / 2 ^ row) << 4;
         }
+        if (g % EACH == EACH - 1) at.look_ahead(ring, g == GROUPS - 1);
         uint32_t b[TILES][4], a[2][4];
 #pragma unroll
         for (int i = 0; i < TILES; i++)
@@ -167,7 +184,7 @@ constexpr bool IN_QUADS = Ring::BY_MMA &&
 template <int FORMAT, class Ring, int TILES>
 __device__ inline void unpacked_step(const Ring &ring, FlatPosition<Ring> &at, bool first, int step,
                                      int n_groups, FlatUnpack<FORMAT> &unpack, float (&c)[TILES][4]) {
-    barrier_wait(ring.full(at.stage), at.phase);
+    at.wait_w(ring);
     unpack.begin(ring.w + at.stage * Ring::W_BYTES, ring.scales + at.stage * FLAT_ROWS * Ring::SCALE_BYTES,
                  step, threadIdx.x / 32 * 16, n_groups);
     if constexpr (IN_QUADS<FORMAT, Ring>)
@@ -227,10 +244,10 @@ __global__ void __maxnreg__(TILES == 8 ? 128 : FLAT_REGISTERS)
     if (threadIdx.x == 0) ring.open();
     __syncthreads();
     int begin = share.begin(blockIdx.x), end = share.begin(blockIdx.x + 1);
-    if (threadIdx.x < FLAT_WARPS * 32)
+    if (warp_index() < FLAT_WARPS)
         flat_tiles<T, Out, FORMAT, TILES>(ring, a, share);
-    else if (threadIdx.x == FLAT_WARPS * 32)
-        FlatCopy<Ring, FORMAT>{ring, maps, a, share, begin, read_once(), read_often()}.all(end - begin);
+    else
+        FlatCopy<Ring, FORMAT>(ring, maps, a, share, begin).all(end - begin);
 #endif
 }
 

@@ -104,43 +104,43 @@ struct GroupWalk {
     __device__ int first_row() const { return group * rows; }
 };
 
-// The copying thread.
+// The copying warp; one lane asks for the copies (flat/flat_ring.cuh).
 template <class T, int COLUMNS, class Walk>
 __device__ inline void copy_tiles(TileGemmShared<T, COLUMNS> *s, const CUtensorMap *x_map,
                                   const CUtensorMap *w_map, const TileShape &shape) {
     constexpr int STAGES = TileGemmShared<T, COLUMNS>::STAGES, HALF = COLUMNS / 2;
     constexpr uint32_t BYTES = (TILE_TOKENS + COLUMNS) * TILE_DEPTH * sizeof(T);
-    uint64_t once = read_once(), often = read_often();
-    int steps = (shape.cols + TILE_DEPTH - 1) / TILE_DEPTH, rank = (int)cluster_rank();
-    auto copy_w = [&](const Walk &at, int step, int stage) {
-        copy_tile_to(3, shared_at(s->w[stage] + rank * HALF * TILE_DEPTH), w_map, tile_column<T>(step),
-                     at.first_row() + at.row() * COLUMNS + rank * HALF, shared_at(&s->full[stage]), once);
-    };
-    auto copy_x = [&](const Walk &at, int step, int stage) {
-        copy_tile(shared_at(s->x[stage]), x_map, step * TILE_DEPTH, at.token(), shared_at(&s->full[stage]),
-                  often);
+    const uint64_t once = read_once(), often = read_often();
+    const int steps = (shape.cols + TILE_DEPTH - 1) / TILE_DEPTH, rank = (int)cluster_rank();
+    auto first_row = [&](const Walk &at) { return at.first_row() + at.row() * COLUMNS + rank * HALF; };
+    auto copy_w = [&](int row, int step, int stage) {
+        barrier_expect(shared_at(&s->full[stage]), BYTES);
+        copy_tile_to(3, shared_at(s->w[stage] + rank * HALF * TILE_DEPTH), w_map, tile_column<T>(step), row,
+                     shared_at(&s->full[stage]), once);
     };
     if (Walk::GROUPED) kernels_before(); // it says where the groups are
     Walk at = Walk::template of<COLUMNS>(shape);
     int primed =
         shape.ready && at.more() ? min(STAGES, steps) : 0; // W of these is asked for before x is there
-    for (int i = 0; i < primed; i++) {
-        barrier_expect(shared_at(&s->full[i]), BYTES);
-        copy_w(at, i, i);
-    }
+    for (int i = 0, row = primed ? first_row(at) : 0; i < primed; i++)
+        if (elected()) copy_w(row, i, i);
     kernels_before();
     let_next_begin();
     int stage = 0, phase = 0, begun = 0;
-    for (; at.more(); at.next())
+    for (; at.more(); at.next()) {
+        const int row = first_row(at), token = at.token();
         for (int step = 0; step < steps; step++) {
-            if (begun++ >= primed) {
-                barrier_wait(shared_at(&s->empty[stage]), phase ^ 1);
-                barrier_expect(shared_at(&s->full[stage]), BYTES);
-                copy_w(at, step, stage);
+            const bool there = begun < primed; // its W
+            if (there) begun++;
+            if (!there) barrier_wait(shared_at(&s->empty[stage]), phase ^ 1);
+            if (elected()) {
+                if (!there) copy_w(row, step, stage);
+                copy_tile(shared_at(s->x[stage]), x_map, step * TILE_DEPTH, token, shared_at(&s->full[stage]),
+                          often);
             }
-            copy_x(at, step, stage);
             if (++stage == STAGES) stage = 0, phase ^= 1;
         }
+    }
 }
 
 // The sums of a thread, as epilogues take them: pair(i, r) are columns 8i + 2l and the next of its token r. AHEAD:
@@ -261,8 +261,7 @@ __global__ void IN_CLUSTERS_OF(2) __launch_bounds__(TILE_GEMM_THREADS, 1)
             tile_wgmma<T, COLUMNS, Walk>(s, shape, epilogue);
     } else {
         give_registers<40>();
-        if (threadIdx.x == TILE_GEMM_WARPS * 32) copy_tiles<T, COLUMNS, Walk>(s, &x_map, &w_map, shape);
-        __syncwarp();
+        if (warp_index() == TILE_GEMM_WARPS) copy_tiles<T, COLUMNS, Walk>(s, &x_map, &w_map, shape);
     }
     cluster_sync(); // the other block may still arrive here
 #endif

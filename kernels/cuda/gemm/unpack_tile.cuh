@@ -128,7 +128,7 @@ template <int TOKENS> struct UnpackGroupWalk {
     }
 };
 
-// The copying thread.
+// The copying warp; one lane asks for the copies (flat/flat_ring.cuh).
 template <int FORMAT, int TOKENS, class Walk>
 __device__ inline void copy_unpack_tiles(UnpackTileShared<FORMAT, TOKENS> *s, const UnpackTileMaps &maps,
                                          const FlatArguments &a, const UnpackGroups &groups) {
@@ -136,51 +136,60 @@ __device__ inline void copy_unpack_tiles(UnpackTileShared<FORMAT, TOKENS> *s, co
     typedef Unpack<FORMAT> W;
     constexpr int FULL = chunk_elements(FORMAT), PARTS = W::COLUMNS / UNPACK_DEPTH, HALF = TOKENS / 2,
                   EACH = W::COLUMNS * W::TILES_A_BOX; // columns of a box of scales
-    uint64_t often = read_often();
-    int steps = (a.w.cols + W::COLUMNS - 1) / W::COLUMNS, rank = (int)cluster_rank();
+    const uint64_t often = read_often();
+    const int steps = (a.w.cols + W::COLUMNS - 1) / W::COLUMNS, rank = (int)cluster_rank();
     RingPlace<Shared::W_STAGES> w;
     RingPlace<Shared::X_STAGES> x;
-    auto tile = [&](const CUtensorMap *map, void *to, int at, int row, uint32_t barrier) {
+    auto tile = [&](const CUtensorMap *map, void *to, int at, int row, int head, uint32_t barrier) {
         if (a.epilogue == EPILOGUE_HEADS)
-            copy_tile_of_five(shared_at(to), map, at, row / a.heads.head_dim, barrier, often);
+            copy_tile_of_five(shared_at(to), map, at, head, barrier, often);
         else
             copy_tile(shared_at(to), map, at, row, barrier, often);
     };
-    auto copy_w = [&](int row, int col) {
+    auto copy_w = [&](int row, int head, int col) {
         int first = col / FULL * FULL, in = col - first, n = min(FULL, a.w.cols - first);
         int chunk = col / FULL * chunk_bytes(FORMAT, FULL); // columns of the maps are of two bytes
         uint32_t full = shared_at(&s->w_full[w.stage]);
         barrier_wait(shared_at(&s->w_empty[w.stage]), w.phase ^ 1);
-        barrier_expect(full, Shared::W_BYTES + Shared::SCALES);
-        tile(&maps.w, s->w[w.stage], (chunk + quant_bytes(FORMAT, in)) / 2, row, full);
-        if constexpr (W::SCALE_BYTES > 0)
-            tile(&maps.scales, s->scales[w.stage],
-                 (chunk + quant_bytes(FORMAT, n)) / 2 + in / EACH * (W::SCALE_BYTES / 2), row, full);
+        if (elected()) {
+            barrier_expect(full, Shared::W_BYTES + Shared::SCALES);
+            tile(&maps.w, s->w[w.stage], (chunk + quant_bytes(FORMAT, in)) / 2, row, head, full);
+            if constexpr (W::SCALE_BYTES > 0)
+                tile(&maps.scales, s->scales[w.stage],
+                     (chunk + quant_bytes(FORMAT, n)) / 2 + in / EACH * (W::SCALE_BYTES / 2), row, head,
+                     full);
+        }
         w.next();
     };
     auto copy_x = [&](bool half, int token, int col) { // this block's share of it, to both
         uint32_t full = shared_at(&s->x_full[x.stage]);
         int tokens = half ? HALF / 2 : HALF;
         barrier_wait(shared_at(&s->x_empty[x.stage]), x.phase ^ 1);
-        barrier_expect(full, 2 * tokens * 128);
-        copy_tile_to(3, shared_at(s->x[x.stage] + rank * tokens * 128), half ? &maps.half_x : &maps.x, col,
-                     token + rank * tokens, full, often);
+        if (elected()) {
+            barrier_expect(full, 2 * tokens * 128);
+            copy_tile_to(3, shared_at(s->x[x.stage] + rank * tokens * 128), half ? &maps.half_x : &maps.x,
+                         col, token + rank * tokens, full, often);
+        }
         x.next();
     };
     if (Walk::GROUPED) kernels_before(); // it says where the groups are
     Walk at(a, groups);
-    bool first = at.more();
-    auto row = [&] { return at.first_row() + at.row_tile() * FLAT_ROWS; };
-    if (first) copy_w(row(), 0); // before x is there
-    kernels_before();
-    let_next_begin();
-    for (; at.more(); at.next())
+    bool first = true;
+    auto begin = [&] { // before x is there
+        kernels_before();
+        let_next_begin();
+        first = false;
+    };
+    for (; at.more(); at.next()) {
+        const int row = at.first_row() + at.row_tile() * FLAT_ROWS, token = at.token(),
+                  head = a.epilogue == EPILOGUE_HEADS ? row / a.heads.head_dim : 0;
         for (int step = 0; step < steps; step++) {
-            if (!first) copy_w(row(), step * W::COLUMNS);
-            first = false;
-            for (int i = 0; i < PARTS; i++)
-                copy_x(at.half(), at.token(), step * W::COLUMNS + i * UNPACK_DEPTH);
+            copy_w(row, head, step * W::COLUMNS);
+            if (first) begin();
+            for (int i = 0; i < PARTS; i++) copy_x(at.half(), token, step * W::COLUMNS + i * UNPACK_DEPTH);
         }
+    }
+    if (first) begin();
 }
 
 // A multiplying warpgroup's way through the rings.
@@ -286,8 +295,7 @@ __global__ void IN_CLUSTERS_OF(2) __launch_bounds__(UNPACK_TILE_THREADS, 1)
         multiply_unpacked<FORMAT, TOKENS, Epilogue, Walk>(s, a, groups);
     } else {
         give_registers<40>();
-        if (threadIdx.x == FLAT_WARPS * 32) copy_unpack_tiles<FORMAT, TOKENS, Walk>(s, maps, a, groups);
-        __syncwarp();
+        if (warp_index() == FLAT_WARPS) copy_unpack_tiles<FORMAT, TOKENS, Walk>(s, maps, a, groups);
     }
     cluster_sync(); // the other block may still arrive here
 #endif
