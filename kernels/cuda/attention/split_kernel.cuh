@@ -331,15 +331,15 @@ template <class C, int HEAD, int GROUP, class F> static cudaError_t with_groups(
     return f(SplitKernel<C, HEAD, 1, GROUP>());
 }
 
-// Warps of a block for rows of one head: three, where as many of a multiprocessor's find room so. Blocks that end at
-// a finer grain are shared out more evenly; heads that share keys lose by it (NOTES).
-template <class C, int HEAD> static constexpr int warps_of_one() {
-    constexpr int THREE = 3 * SplitShape<C, HEAD, 8, HEAD, 3>::BLOCKS,
-                  FOUR = 4 * SplitShape<C, HEAD, 8, HEAD, 4>::BLOCKS;
-    return THREE >= FOUR ? 3 : 4;
+// Whether a block has three warps where a KV head has one row of queries: as many of a multiprocessor's warps find room so,
+// and blocks that end at a finer grain are shared out more evenly. Where rows share keys it loses (NOTES). As measured: 16
+// bits, heads of 128, 227 KB of shared memory.
+static inline bool in_threes(const Card *card) {
+    return card->shared_limit >= 227 << 10;
 }
 
-template <class C, int HEAD, class F> static cudaError_t with_head(int rows, int scale_group, F f) {
+template <class C, int HEAD, class F>
+static cudaError_t with_head(const Card *card, int rows, int scale_group, F f) {
     if constexpr (C::INTEGER) {
         if (scale_group == 8) return with_groups<C, HEAD, 8>(rows, f);
         if (scale_group == 16) return with_groups<C, HEAD, 16>(rows, f);
@@ -347,16 +347,18 @@ template <class C, int HEAD, class F> static cudaError_t with_head(int rows, int
     } else {
         if constexpr (HEAD <= 128)
             if (rows > 8) return f(SplitKernel<C, HEAD, 16, HEAD>());
-        if (rows == 1) return f(SplitKernel<C, HEAD, 8, HEAD, warps_of_one<C, HEAD>()>());
+        if constexpr (C::BITS == 16 && HEAD == 128)
+            if (rows == 1 && in_threes(card)) return f(SplitKernel<C, HEAD, 8, HEAD, 3>());
         return f(SplitKernel<C, HEAD, 8, HEAD>());
     }
 }
 
 // f(the kernel for heads of head_dim, `rows` of queries to a KV head); cudaErrorNotSupported: there is none.
-template <class C, class F> static cudaError_t with_kernel(int head_dim, int rows, int scale_group, F f) {
-    if (head_dim <= 64) return with_head<C, 64>(rows, scale_group, f);
-    if (head_dim <= 128) return with_head<C, 128>(rows, scale_group, f);
-    if constexpr (C::BITS < 32) return with_head<C, 256>(rows, scale_group, f);
+template <class C, class F>
+static cudaError_t with_kernel(const Card *card, int head_dim, int rows, int scale_group, F f) {
+    if (head_dim <= 64) return with_head<C, 64>(card, rows, scale_group, f);
+    if (head_dim <= 128) return with_head<C, 128>(card, rows, scale_group, f);
+    if constexpr (C::BITS < 32) return with_head<C, 256>(card, rows, scale_group, f);
     return cudaErrorNotSupported; // too long for a ring
 }
 
@@ -384,14 +386,14 @@ template <> struct CacheOf<DTYPE_INT4> { typedef Int4 Type; };
 
 template <DType TYPE> cudaError_t split_launch(CudaBackend *cuda, const SplitArguments *arguments) {
     const AttendArguments &t = arguments->l.a;
+    const Card *card = &cuda->device.card;
     return with_kernel<typename CacheOf<TYPE>::Type>(
-        t.head_dim, arguments->parts / t.n_kv_heads, 1 << arguments->group_shift, [&](auto of) {
+        card, t.head_dim, arguments->parts / t.n_kv_heads, 1 << arguments->group_shift, [&](auto of) {
             typedef decltype(of) Kernel;
             SplitArguments a = described<Kernel>(*arguments);
             dim3 grid((unsigned)(a.l.a.n_kv_heads * a.row_tiles), (unsigned)cuda->step.n_splits);
-            const size_t shared =
-                evenly_shared(&cuda->device.card, grid, Kernel::Shape::BLOCKS, Kernel::SHARED);
-            cudaError_t code = Kernel::allow_shared(&cuda->device.card);
+            const size_t shared = evenly_shared(card, grid, Kernel::Shape::BLOCKS, Kernel::SHARED);
+            cudaError_t code = Kernel::allow_shared(card);
             if (code != cudaSuccess) return code;
             if (a.independent || cuda->step.few_tokens > 1) // beside flat GEMMs
                 return launch_dependent(cuda, Kernel::function(), grid, Kernel::THREADS, shared, a);
@@ -403,7 +405,7 @@ template <DType TYPE>
 cudaError_t split_fit_of(const Card *card, const KvLayer *kv, const AttendHeads *heads, int tokens,
                          SplitFit *fit) {
     cudaError_t code = with_kernel<typename CacheOf<TYPE>::Type>(
-        heads->head_dim, tokens * (heads->n_heads / heads->n_kv_heads), kv->group, [&](auto of) {
+        card, heads->head_dim, tokens * (heads->n_heads / heads->n_kv_heads), kv->group, [&](auto of) {
             typedef decltype(of) Kernel;
             fit->rows = Kernel::HEADS;
             fit->shared = Kernel::SHARED + SPLIT_STATIC;

@@ -331,7 +331,7 @@ template <class C, class SHAPE, int HEAD> struct SplitWarp : SplitSums<C, SHAPE,
     // and the first copies are on their way; before it keys of positions from fresh_from on are not there.
     template <class Ready> __device__ void run(int32_t fresh_from, Ready ready) {
         constexpr int AHEAD = Shape::STAGES - 1;
-        int next = __shfl_sync(~0u, (int)threadIdx.x / 32, 0), u = next - AHEAD * Shape::WARPS;
+        int next = warp_index(), u = next - AHEAD * Shape::WARPS;
         int slot = this->look_up_slot(next), next_slot = this->look_up_slot(next + Shape::WARPS);
         int32_t at = this->look_up_position(next, slot), here[AHEAD] = {};
         uint32_t mask[AHEAD] = {}, fill = ring;

@@ -194,20 +194,18 @@ __device__ inline void barrier_expect(uint32_t barrier, uint32_t bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
 }
 
+// ---- warps -------------------------------------------------------------------------------------------------
+
 // This warp among the block's, of which the compiler knows that it is the same in all lanes, which are all here: what
 // follows from it is held, and branched on, once for the warp.
 __device__ inline int warp_index() {
     return __shfl_sync(~0u, (int)threadIdx.x / 32, 0);
 }
-// One of the warp's lanes, all of which are here.
+// One of the warp's lanes, all of which are here; from Hopper on.
 __device__ inline bool elected() {
-#if __CUDA_ARCH__ >= 900
     uint32_t mine;
     asm volatile("{\n.reg .pred p;\nelect.sync _|p, 0xffffffff;\nselp.u32 %0, 1, 0, p;\n}" : "=r"(mine));
     return mine;
-#else
-    return threadIdx.x % 32 == 0;
-#endif
 }
 
 // ---- clusters ----------------------------------------------------------------------------------------------

@@ -31,10 +31,10 @@ template <int FORMAT, int TILES> struct FlatRing {
     static constexpr int W_BYTES = FLAT_ROWS * 128, STAGE = W_BYTES + FLAT_ROWS * SCALE_BYTES;
     static constexpr int X_BOX = TILES * 8 * 128,
                          X_STAGE = X_BOX * X_COLUMNS / 64; // bytes; a box: 64 columns
-    // Up to 16 rows of x, 32 where a step takes its time, the next kernel's ring is not filled before all but LEFT of this
-    // one's steps have been asked for: what it brings would come in between, and memory is idle at the end.
+    // Up to 16 rows of x, 32 of steps of 256 columns, the next kernel's ring is not filled before all but LEFT of this one's
+    // steps have been asked for: what it brings would come in between, and memory is idle at the end.
     static constexpr bool NEXT_LATE = TILES <= 2 || (TILES == 4 && COLUMNS == 256);
-    static constexpr int LEFT = COLUMNS == 128 ? 6 : 4;
+    static constexpr int LEFT = COLUMNS == 128 ? 6 : 4; // as measured: of shorter steps more
     // Of 64 rows of x, half of the memory would not hold what has to be on its way.
     static constexpr bool WHOLE = TILES == 8;
     static constexpr int X_STAGES = WHOLE                                  ? (QUANTIZED ? 8 : 6)

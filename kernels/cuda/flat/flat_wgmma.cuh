@@ -19,7 +19,7 @@ template <int FORMAT> using FlatUnpack = Unpack<FORMAT, SCALES_AT_ONCE>;
 template <class Ring> struct FlatPosition {
     int stage = 0, phase = 0, x_stage = 0, x_phase = 0;
     int last = 0;                          // the stage of x before, which is read until a wgmma later
-    bool w_there = false, x_there = false; // seen to be, before they are wanted: the answer takes its time
+    bool w_there = false, x_there = false; // seen to be, by look_ahead(): of products by mma.sync
     __device__ void next_w(const Ring &ring) {
         if (++stage == ring.stages) stage = 0, phase ^= 1;
     }
@@ -33,7 +33,7 @@ template <class Ring> struct FlatPosition {
     __device__ void wait_x(const Ring &ring) const {
         if (!x_there) barrier_wait(ring.x_full(x_stage), x_phase);
     }
-    // Whether the stages behind these are there.
+    // Whether the stages behind these are there: asked before they are wanted, for the answer takes its time.
     __device__ void look_ahead(const Ring &ring, bool last_of_step) {
         const bool turns = x_stage + 1 == Ring::X_STAGES;
         x_there = barrier_passed(ring.x_full(turns ? 0 : x_stage + 1), x_phase ^ turns);
