@@ -28,6 +28,37 @@ static inline int route_parts(const DecoderShape *s) {
     return (s->hidden_size + ROUTE_PART - 1) / ROUTE_PART;
 }
 
+static inline int round_up(int n, int to) {
+    return (n + to - 1) / to * to;
+}
+
+// ---- what the model is (describe.cu) ---------------------------------------------------------------------------
+
+// A matrix in chunks; n_chunks 0 if the kernel cannot count them, or copy one.
+DecodeMatrix matrix_in_chunks(const char *data, int format, int cols, int64_t row_bytes);
+DecodeMatrix matrix_of(const Weight *w);
+bool multiplies(const DecodeArguments *a, const DecodeMatrix *m);
+
+// What the layers' caches have in common, from the first; a layer by itself; whether its cache is as the first's. False: the
+// kernel has no code for it.
+bool describe_cache(const DecoderShape *s, const KvLayer *kv, const Step *step, DecodeArguments *a);
+bool describe_layer(const Layer *layer, const KvLayer *kv, int window, DecodeArguments *a, DecodeLayer *l);
+bool fits_cache(const KvLayer *kv, const DecodeArguments *a, DecodeScales *scales);
+
+// The least set of formats that has all of these matrices'.
+DecodeFormats formats_of(const DecodeLayer *layers, int n, const DecodeMatrix &output);
+
+// ---- how a step is gone about (plan.cu) ------------------------------------------------------------------------
+
+// Slots of a chunk of the cache.
+int chunk_slots(const DecodeArguments *a);
+
+// Once all is described: early phases, rows in halves, splits, shared memory, copies under way; changes the layers that the
+// step wants. False: there is not enough shared memory.
+bool plan_step(const CudaBackend *cuda, DecodeArguments *a);
+
+// ---- both (arguments.cu) ---------------------------------------------------------------------------------------
+
 // The arguments for a step, but for its pages; the tables of layers that it wants are left in the decoder. False: the
 // kernel is not made for this cache, or it wants more shared memory than there is.
 bool arguments_fill(const CudaBackend *cuda, const DecodeStep *t, DecodeArguments *a);
