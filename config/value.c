@@ -235,6 +235,16 @@ static Status value_from_words(const ConfigKey *key, const char *text, ConfigVal
     return status;
 }
 
+// Whether text begins as a list of quoted texts, or as a table of them, where that is wanted: such a one that is no value
+// has a slip in it, and is nobody's word.
+static bool begins_as_value(const ConfigKey *key, const char *text) {
+    const bool open =
+        (key->type == CONFIG_STRINGS && *text == '[') || (key->type == CONFIG_BIASES && *text == '{');
+    if (!open) return false;
+    const char *first = text + 1 + strspn(text + 1, " \t");
+    return *first == '"' || *first == '\'';
+}
+
 Status value_from_text(const ConfigKey *key, const char *text, ConfigValue *value, Error *error) {
     size_t size = strlen(text);
     if (utf8_valid_run(text, size) != size)
@@ -253,6 +263,11 @@ Status value_from_text(const ConfigKey *key, const char *text, ConfigValue *valu
         text = padded;
     }
     TomlNode *root = parse_value("", text, "");
+    if (!root && begins_as_value(key, text))
+        return error_set(error, STATUS_USAGE, "%s.%s = %s: neither closed nor a value of TOML; %s",
+                         key->section, key->name, quote(text).text,
+                         key->type == CONFIG_BIASES ? "write {\"a\" = 1, \"b\" = -1}"
+                                                    : "write [\"a\", \"b\"]");
     if (!root && key->type == CONFIG_STRINGS) root = parse_value("[", text, "]"); // "a", "b"
     if (!root && key->type == CONFIG_BIASES) root = parse_value("{", text, "}");  // "a" = 1
     if (!root) return value_from_words(key, words ? all : text, value, error);

@@ -179,10 +179,19 @@ static Status cut_torn_end(Journal *journal, const char *path, const char *text,
 
 // The damaged file stays as it is; what was read of it goes into one of its own with the next record.
 static void leave_damaged(Journal *journal, const char *note) {
-    char name[JOURNAL_NAME_ROOM];
+    char name[JOURNAL_NAME_ROOM], path[JOURNAL_PATH_ROOM];
+    Error ignored;
     journal_mended_name(journal->name, name);
-    snprintf(journal->note + strlen(journal->note), sizeof journal->note - strlen(journal->note),
-             "%s%s. It goes on in %.100s; the file stays as it is", *journal->note ? "; " : "", note, name);
+    char *end = journal->note + strlen(journal->note);
+    const size_t room = sizeof journal->note - strlen(journal->note);
+    const char *before = *journal->note ? "; " : "";
+    if (!journal_path(name, path, &ignored) && !access(path, F_OK))
+        snprintf(end, room,
+                 "%s%s. It goes on in a new copy; what was said since it was mended before is in %.100s "
+                 "(--resume=%.100s)",
+                 before, note, name, name);
+    else
+        snprintf(end, room, "%s%s. It goes on in %.100s; the file stays as it is", before, note, name);
     close(journal->file);
     journal->file = -1;
     memcpy(journal->name, name, sizeof name);

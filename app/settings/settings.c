@@ -2,6 +2,7 @@
 #include "app/settings/settings.h"
 
 #include "config/embedded.h"
+#include "kernels/base/machine/threads.h"
 #include "kernels/base/text/format.h"
 #include "tokenizer/chat/chat_template.h"
 
@@ -172,7 +173,7 @@ static const ConfigKey keys[] = {
                "last layers that lie on the GPU, the others on the CPU"),
     INTEGER_OR(backend, expert_layers, engine.expert_layers, 0, 100000, "auto", DEVICE_LAYERS_FIT,
                "last layers whose experts lie on the GPU, the others' on the CPU"),
-    INTEGER_OR(backend, threads, engine.n_threads, 0, 1024, "auto", 0, "threads of the CPU backend"),
+    INTEGER_OR(backend, threads, engine.n_threads, 0, MAX_THREADS, "auto", 0, "threads of the CPU backend"),
     INTEGER_OR(backend, world, engine.world.size, 1, 64, "auto", 0, "processes that hold the model together"),
     INTEGER_OR(backend, rank, engine.world.rank, 0, 63, "auto", -1,
                "which of them this is; 0 has the terminal"),

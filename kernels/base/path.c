@@ -32,8 +32,10 @@ static Status path_of(const char *variable, const char *fallback, const char *ta
             const struct passwd *user = getpwuid(getuid());
             home = user ? user->pw_dir : NULL;
         }
-        if (!home || home[0] != '/')
-            return error_set(error, STATUS_FILE, "no home folder: set HOME or %s", variable);
+        if (home && *home && home[0] != '/')
+            return error_set(error, STATUS_FILE, "HOME is %s, a path that does not begin with /",
+                             quote(home).text);
+        if (!home || !*home) return error_set(error, STATUS_FILE, "no home folder: set HOME or %s", variable);
         length = snprintf(path, PATH_ROOM, "%s/%s/palaver/%s", home, fallback, tail);
     }
     return length < 0 || length >= PATH_ROOM ? path_too_long(path, error) : STATUS_OK;

@@ -305,7 +305,7 @@ static void test_resume_takes_the_mended_talk(void **state) {
     Pty *pty = prompt_open(TALK "|--stats");
     prompt_ask(pty, "Talked in.", "[turn 1: ");
     prompt_leave(pty);
-    program_says(TALK "|--resume=plot", "Once more.\n", 0, "It goes on in plot-mended; the file stays");
+    program_says(TALK "|--resume=plot", "Once more.\n", 0, "is in plot-mended (--resume=plot-mended)");
     expect_resumed("[user] Talked in."); // a script's is a script's, mended or not
     pty = prompt_start(TALK "|--stats|--resume=plot", NULL);
     pty_expect(pty, "the last:]");

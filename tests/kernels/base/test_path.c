@@ -59,6 +59,19 @@ static void expect_none(const Home *home, const char *program, const char *words
     assert_non_null(strstr(error.message, home->path));
 }
 
+// A home that is there, but relative, is not said to be missing.
+static void test_a_relative_home_is_named(void **state) {
+    (void)state;
+    const char *before = getenv("HOME");
+    char *kept = before ? strdup(before) : NULL, path[PATH_ROOM];
+    Error error;
+    assert_int_equal(setenv("HOME", "beside", 1), 0);
+    assert_int_equal(path_state("conversations", path, &error), STATUS_FILE);
+    assert_string_equal(error.message, "HOME is beside, a path that does not begin with /");
+    assert_int_equal(kept ? setenv("HOME", kept, 1) : unsetenv("HOME"), 0);
+    free(kept);
+}
+
 static void test_no_model_names_the_way_to_one(void **state) {
     const Home *home = *state;
     expect_none(home, home->program, "make model");
@@ -111,6 +124,7 @@ static void test_program_has_a_folder(void **state) {
 
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_a_relative_home_is_named, open_home, close_home),
         cmocka_unit_test_setup_teardown(test_no_model_names_the_way_to_one, open_home, close_home),
         cmocka_unit_test_setup_teardown(test_bundled_model_where_there_is_none, open_home, close_home),
         cmocka_unit_test_setup_teardown(test_fetched_models_come_first, open_home, close_home),
