@@ -53,10 +53,11 @@ static bool has_long_name(const char *path) {
 }
 
 Status argument_path(const char *argument, char *path, Error *error) {
-    const char *home = getenv("HOME");
     char room[PATH_ROOM];
     argument = unquote(argument, room);
-    bool in_home = !strncmp(argument, "~/", 2) && home;
+    const bool in_home = !strncmp(argument, "~/", 2);
+    const char *home = in_home ? path_home(error) : NULL;
+    if (in_home && !home) return error->status;
     if (!*argument) return error_set(error, STATUS_USAGE, "the command needs a file");
     int length = in_home ? snprintf(path, PATH_ROOM, "%s/%s", home, argument + 2)
                          : snprintf(path, PATH_ROOM, "%s", argument);

@@ -20,9 +20,8 @@ Status hub_cache_folder(char *path, Error *error) {
     else if (!base && (base = getenv("XDG_CACHE_HOME")) && *base == '/')
         tail = "/huggingface/hub";
     else if (!base || *base != '/')
-        base = getenv("HOME"), tail = "/.cache/huggingface/hub";
-    if (!base || *base != '/')
-        return error_set(error, STATUS_FILE, "no home folder: set HOME, HF_HOME or HF_HUB_CACHE");
+        base = path_home(error), tail = "/.cache/huggingface/hub";
+    if (!base) return error->status;
     int n = snprintf(path, PATH_ROOM, "%s%s", base, tail);
     return n < 0 || n >= PATH_ROOM ? path_too_long(base, error) : STATUS_OK;
 }

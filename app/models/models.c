@@ -62,10 +62,11 @@ static bool is_folder(const char *path) {
 }
 
 bool models_folder(const char *variable, const char *tail, char *path) {
-    const char *base = variable ? getenv(variable) : NULL, *home = getenv("HOME");
-    int n = base && *base == '/'           ? snprintf(path, PATH_ROOM, "%s", base)
-            : tail && home && *home == '/' ? snprintf(path, PATH_ROOM, "%s/%s", home, tail)
-                                           : -1;
+    Error ignored;
+    const char *base = variable ? getenv(variable) : NULL, *home = path_home(&ignored);
+    int n = base && *base == '/' ? snprintf(path, PATH_ROOM, "%s", base)
+            : tail && home       ? snprintf(path, PATH_ROOM, "%s/%s", home, tail)
+                                 : -1;
     return n > 0 && n < PATH_ROOM && is_folder(path);
 }
 

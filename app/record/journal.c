@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,6 +48,16 @@ void journal_close(Journal *journal) {
 
 const char *journal_note(const Journal *journal) {
     return journal->note;
+}
+
+// Adds to what is to be told once; "; " stands between.
+__attribute__((format(printf, 2, 3))) static void add_note(Journal *journal, const char *format, ...) {
+    if (*journal->note) strncat(journal->note, "; ", sizeof journal->note - strlen(journal->note) - 1);
+    const size_t used = strlen(journal->note);
+    va_list list;
+    va_start(list, format);
+    vsnprintf(journal->note + used, sizeof journal->note - used, format, list);
+    va_end(list);
 }
 
 const char *journal_name(const Journal *journal) {
@@ -171,9 +182,8 @@ static Status cut_torn_end(Journal *journal, const char *path, const char *text,
         return error_prefix(error, "%s: its last record is torn: ", path);
     if (ftruncate(journal->file, (off_t)journal->written))
         return error_set(error, STATUS_FILE, "%s: its torn end cannot be cut off: %s", path, strerror(errno));
-    snprintf(journal->note + strlen(journal->note), sizeof journal->note - strlen(journal->note),
-             "%sthe last record of %.100s was not written whole: its %zu bytes are in %.100s.torn",
-             *journal->note ? "; " : "", journal->name, torn, journal->name);
+    add_note(journal, "the last record of %.100s was not written whole: its %zu bytes are in %.100s.torn",
+             journal->name, torn, journal->name);
     return STATUS_OK;
 }
 
@@ -182,16 +192,13 @@ static void leave_damaged(Journal *journal, const char *note) {
     char name[JOURNAL_NAME_ROOM], path[JOURNAL_PATH_ROOM];
     Error ignored;
     journal_mended_name(journal->name, name);
-    char *end = journal->note + strlen(journal->note);
-    const size_t room = sizeof journal->note - strlen(journal->note);
-    const char *before = *journal->note ? "; " : "";
     if (!journal_path(name, path, &ignored) && !access(path, F_OK))
-        snprintf(end, room,
-                 "%s%s. It goes on in a new copy; what was said since it was mended before is in %.100s "
+        add_note(journal,
+                 "%s. It goes on in a new copy; what was said since it was mended before is in %.100s "
                  "(--resume=%.100s)",
-                 before, note, name, name);
+                 note, name, name);
     else
-        snprintf(end, room, "%s%s. It goes on in %.100s; the file stays as it is", before, note, name);
+        add_note(journal, "%s. It goes on in %.100s; the file stays as it is", note, name);
     close(journal->file);
     journal->file = -1;
     memcpy(journal->name, name, sizeof name);
@@ -253,18 +260,15 @@ static Status choose(const JournalList *list, const char *name, size_t *chosen, 
                      passed->lost ? ", or nothing in them can be read" : "");
 }
 
-static void note_passed(const PassedOver *passed, char *note, size_t size) {
-    int n = 0;
+static void note_passed(Journal *journal, const PassedOver *passed) {
     if (passed->empty)
-        n = snprintf(note, size, "%d empty journal%s passed over", passed->empty,
-                     passed->empty == 1 ? " is" : "s are");
+        add_note(journal, "%d empty journal%s passed over", passed->empty,
+                 passed->empty == 1 ? " is" : "s are");
     if (passed->lost == 1)
-        snprintf(note + n, size - (size_t)n,
-                 "%s%.100s is passed over: nothing in it can be read; /delete removes it", n ? "; " : "",
+        add_note(journal, "%.100s is passed over: nothing in it can be read; /delete removes it",
                  passed->name);
     else if (passed->lost)
-        snprintf(note + n, size - (size_t)n,
-                 "%s%d journals are passed over, %.100s the last: nothing in them can be read", n ? "; " : "",
+        add_note(journal, "%d journals are passed over, %.100s the last: nothing in them can be read",
                  passed->lost, passed->name);
 }
 
@@ -288,7 +292,7 @@ Status journal_resume(const char *name, Journal **journal, Transcript **transcri
     PassedOver passed = {0};
     Status status = choose(&list, name, &chosen, &passed, error);
     if (!status) status = journal_new(list.entries[chosen].name, journal, error);
-    if (!status) note_passed(&passed, (*journal)->note, sizeof(*journal)->note);
+    if (!status) note_passed(*journal, &passed);
     if (!status) status = journal_path((*journal)->name, path, error);
     if (!status) status = journal_read(*journal, path, transcript, error);
     journal_list_free(&list);
