@@ -36,6 +36,8 @@ Status shape_open(Program *program, Error *error) {
     int decode = o->decode ? o->decode : 128, prefill = o->prefill ? o->prefill : 1024;
     int depth = o->depth ? o->depth : 1,
         longest = (o->parallel && depth < prefill ? prefill : depth) + decode;
+    if (!o->parallel && o->depth && longest < depth + prefill)
+        longest = depth + prefill; // a prompt behind them
     longest = (longest > prefill ? longest : prefill) + 8;
     EngineOptions options = program->settings.engine;
     status = ranks_find(&program->settings, program->screen, &options.world, &text, error);

@@ -323,6 +323,9 @@ static Status measure(Engine *engine, const BenchSettings *settings, FILE *out, 
     const Model *model = engine_model(engine);
     int longest = b.prefill > b.depth + b.decode ? b.prefill : b.depth + b.decode;
     if (b.parallel > 0 && longest < b.prefill + b.decode) longest = b.prefill + b.decode;
+    const bool is_behind =
+        b.depth > 1 && b.parallel == 0 && b.depth + b.prefill <= engine_context_size(engine);
+    if (is_behind && longest < b.depth + b.prefill) longest = b.depth + b.prefill;
     if (longest > engine_context_size(engine))
         return error_set(error, STATUS_CONTEXT,
                          "%d tokens are wanted, the context holds %d; use a larger --context", longest,
@@ -341,9 +344,9 @@ static Status measure(Engine *engine, const BenchSettings *settings, FILE *out, 
         status = error_set(error, STATUS_MEMORY, "no memory for a benchmark");
     if (!status) status = session_open(engine, &session, error);
     if (!status) status = time_prefill(session, ids, &b, model->shape.vocab_size, &prefill, error);
-    if (!status) status = time_decode(session, ids, &b, model->shape.vocab_size, &decode, error);
-    if (!status && b.prefill <= b.decode)
+    if (!status && is_behind) // before decoding, as after a pause
         status = time_behind(session, ids, &b, model->shape.vocab_size, &behind, error);
+    if (!status) status = time_decode(session, ids, &b, model->shape.vocab_size, &decode, error);
     if (!status) {
         double read = bench_median(&prefill), token = bench_median(&decode);
         double bytes = bench_token_bytes(engine, b.depth + b.decode / 2.0);
