@@ -138,7 +138,7 @@ __global__ void __launch_bounds__(FLAT_COPY_THREADS, 1)
         multiply_stage<T, TILES>(at, at + Ring::W_BYTES, c);
         stage = stage + 1 == Ring::STAGES ? 0 : stage + 1;
         if (--left > 0 && u + 1 < end) continue;
-        if (gather_tile<TILES>(a, share, tile, c)) end_tile<T, TILES>(a, tile, c);
+        if (gather_tile<TILES>(a, share, begin, end, tile, c)) end_tile<T, InOrder, TILES>(a, tile, c);
         tile++, left = share.n_steps;
 #pragma unroll
         for (int i = 0; i < TILES; i++) c[i][0] = c[i][1] = c[i][2] = c[i][3] = 0;

@@ -17,16 +17,23 @@ __host__ __device__ inline int flat_columns(const Weight &w) {
     return w.format == FORMAT_W8 ? (int)(w.row_bytes / 2) : w.cols;
 }
 
-// Steps of all row tiles, one tile after the other, n_steps each; block b has [begin(b), begin(b + 1)).
+// Steps of all row tiles, one tile after the other, n_steps each; block b has [begin(b), begin(b + 1)). A tile's end counts
+// as n_end steps, so that a block with a whole tile in its middle, which ends it there, is not late for it.
 struct FlatShare {
-    int n_steps, total;
+    int n_steps, n_end, total, cost;
     // step: elements of a step; with W8 pairs of them.
-    __host__ __device__ FlatShare(const Weight &w, int step) {
+    __host__ __device__ FlatShare(const Weight &w, int step, int end = 0) : n_end(end) {
+        const int tiles = (w.rows + FLAT_ROWS - 1) / FLAT_ROWS;
         n_steps = (flat_columns(w) + step - 1) / step;
-        total = n_steps * ((w.rows + FLAT_ROWS - 1) / FLAT_ROWS);
+        total = n_steps * tiles, cost = (n_steps + n_end) * tiles;
     }
-    __device__ int begin(int block) const { return total * block / (int)gridDim.x; }
-    __device__ int block_of(int u) const { return ((u + 1) * (int)gridDim.x - 1) / total; }
+    __device__ int begin(int block) const {
+        const int at = cost * block / (int)gridDim.x, tile = at / (n_steps + n_end);
+        return tile * n_steps + min(at - tile * (n_steps + n_end), n_steps);
+    }
+    __device__ int block_of(int u) const {
+        return ((u + u / n_steps * n_end + 1) * (int)gridDim.x - 1) / cost;
+    }
 };
 
 __device__ inline void meet_mma_threads() {
@@ -115,34 +122,43 @@ template <int TILES, class Sum> __device__ inline void take_parts(uint4 *part, i
     }
 }
 
-// This block's share of a tile's sums becomes the whole in the tile's first block, which is told so. A warp waits for
-// others' warps of the same rows alone.
+// The share of the block that has steps [begin, end) of a tile's sums becomes the whole in the tile's first block, which
+// is told so. A warp waits for others' warps of the same rows alone.
 template <int TILES, class Sum>
-__device__ inline bool gather_tile(const FlatArguments &a, const FlatShare &share, int tile,
-                                   Sum c[TILES][4]) {
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    const int first = share.block_of(tile * share.n_steps),
-              last = share.block_of((tile + 1) * share.n_steps - 1);
-    auto part_of = [&](int block) {
-        return a.parts + ((int64_t)block * FLAT_WARPS + warp) * TILES * 32 + lane;
-    };
-    const bool mine = (int)blockIdx.x == first;
-    if (!mine) {
-        leave_part<TILES>(part_of(blockIdx.x), c);
-    } else if (first != last) {
-        fetch_for_end<TILES>(a, tile);
-        take_parts<TILES>(part_of(first + 1), last - first, c);
+__device__ inline bool gather_tile(const FlatArguments &a, const FlatShare &share, int begin, int end,
+                                   int tile, Sum c[TILES][4]) {
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, first = tile * share.n_steps,
+              behind = first + share.n_steps;
+    uint4 *part = a.parts + ((int64_t)blockIdx.x * FLAT_WARPS + warp) * TILES * 32 + lane;
+    if (first < begin) {
+        leave_part<TILES>(part, c);
+        return false;
     }
-    return mine;
+    if (end < behind) {
+        fetch_for_end<TILES>(a, tile);
+        take_parts<TILES>(part + FLAT_WARPS * TILES * 32, share.block_of(behind - 1) - (int)blockIdx.x, c);
+    }
+    return true;
 }
 
+// In which order the products' columns are rows of x: which a lane's first is of eight, and how far its second is from it.
+// As mma.sync and wgmma have them; as mma_in_quads() has them, 0, 2, 4, 6, 1, 3, 5, 7.
+struct InOrder {
+    static constexpr int NEXT = 1;
+    static __device__ int first() { return threadIdx.x % 4 * 2; }
+};
+struct InQuads {
+    static constexpr int NEXT = 2;
+    static __device__ int first() { return threadIdx.x % 2 * 4 + threadIdx.x % 4 / 2; }
+};
+
 // Where element j of a lane's fragment i belongs: row of W, row of x.
-struct FlatPlace {
+template <class Order> struct FlatPlace {
     int row, token;
     __device__ FlatPlace(int tile, int i, int j) {
         int lane = threadIdx.x % 32;
         row = tile * FLAT_ROWS + threadIdx.x / 32 * 16 + lane / 4 + j / 2 * 8;
-        token = i * 8 + lane % 4 * 2 + j % 2;
+        token = i * 8 + Order::first() + j % 2 * Order::NEXT;
     }
 };
 
@@ -184,10 +200,10 @@ __device__ inline void activate_pairs(Activation activation, float (&v)[N], cons
 
 // Gates are in lanes of even rows, ups in those of odd ones: the former finish the fragment's upper rows, the latter
 // the lower.
-template <class T, int TILES>
+template <class T, class Order, int TILES>
 __device__ inline void end_gated(const FlatArguments &a, int tile, float c[TILES][4]) {
     const bool odd = threadIdx.x / 4 % 2;
-    const FlatPlace at(tile, 0, odd ? 2 : 0);
+    const FlatPlace<Order> at(tile, 0, odd ? 2 : 0);
     const int unit = at.row / 2, n = flat_rows(a);
     const bool there = at.row < a.w.rows;
     const float gate_bias = a.bias && there ? a.bias[unit] : 0,
@@ -203,12 +219,12 @@ __device__ inline void end_gated(const FlatArguments &a, int tile, float c[TILES
     T *to = (T *)a.y + (int64_t)at.token * a.y_stride + unit;
 #pragma unroll
     for (int i = 0; i < 2 * TILES; i++)
-        if (there && at.token + i / 2 * 8 + i % 2 < n)
-            to[(i / 2 * 8 + i % 2) * a.y_stride] = from_float<T>(gates[i]);
+        if (there && at.token + i / 2 * 8 + i % 2 * Order::NEXT < n)
+            to[(i / 2 * 8 + i % 2 * Order::NEXT) * a.y_stride] = from_float<T>(gates[i]);
 }
 
 // A tile's rows lie as make_heads_map() puts them: a lane has elements d and d + dim/2 of a head.
-template <class T, int TILES>
+template <class T, class Order, int TILES>
 __device__ inline void end_heads(const FlatArguments &a, int tile, float c[TILES][4]) {
     constexpr int TURN = TILES < 4 ? TILES : 4;
     const HeadArguments &h = a.heads;
@@ -223,7 +239,7 @@ __device__ inline void end_heads(const FlatArguments &a, int tile, float c[TILES
         for (int i = 0; i < TURN; i++)
 #pragma unroll
             for (int j = 0; j < 2; j++) {
-                int token = min(FlatPlace(tile, first + i, j).token, a.n - 1);
+                int token = min(FlatPlace<Order>(tile, first + i, j).token, a.n - 1);
                 turns[i][j] = kv_head < h.n_kv_heads ? h.rope[(int64_t)token * half + d] : make_float2(1, 0);
                 slots[i][j] = kv_head < 0 ? 0 : h.slots[token];
             }
@@ -231,7 +247,7 @@ __device__ inline void end_heads(const FlatArguments &a, int tile, float c[TILES
         for (int i = 0; i < TURN; i++)
 #pragma unroll
             for (int j = 0; j < 2; j++) {
-                int token = FlatPlace(tile, first + i, j).token;
+                int token = FlatPlace<Order>(tile, first + i, j).token;
                 float x, y;
                 rope_pair(c[first + i][j], c[first + i][j + 2], turns[i][j], x, y);
                 if (token >= a.n || slots[i][j] < 0) continue;
@@ -249,22 +265,22 @@ __device__ inline void end_heads(const FlatArguments &a, int tile, float c[TILES
 }
 
 // y = c of the tile's elements that are there.
-template <class Y, int TILES>
-__device__ inline void store_tile(const FlatArguments &a, const FlatPlace &at, float c[TILES][4]) {
+template <class Y, class Order, int TILES>
+__device__ inline void store_tile(const FlatArguments &a, const FlatPlace<Order> &at, float c[TILES][4]) {
     const int n = flat_rows(a);
     Y *to = (Y *)a.y + (int64_t)at.token * a.y_stride + at.row;
 #pragma unroll
     for (int i = 0; i < TILES; i++)
 #pragma unroll
         for (int j = 0; j < 4; j++)
-            if (at.row + j / 2 * 8 < a.w.rows && at.token + i * 8 + j % 2 < n)
-                to[(i * 8 + j % 2) * a.y_stride + j / 2 * 8] = from_float<Y>(c[i][j]);
+            if (at.row + j / 2 * 8 < a.w.rows && at.token + i * 8 + j % 2 * Order::NEXT < n)
+                to[(i * 8 + j % 2 * Order::NEXT) * a.y_stride + j / 2 * 8] = from_float<Y>(c[i][j]);
 }
 
 // c += y. Nothing branches, so that all are on their way before one is waited for: what is not there is read where
 // something is.
-template <int TILES>
-__device__ inline void add_to_tile(const FlatArguments &a, const FlatPlace &at, float c[TILES][4]) {
+template <class Order, int TILES>
+__device__ inline void add_to_tile(const FlatArguments &a, const FlatPlace<Order> &at, float c[TILES][4]) {
     constexpr int TURN = TILES < 4 ? TILES : 4;
     const float *y = (const float *)a.y;
     const int rows[2] = {min(at.row, a.w.rows - 1), min(at.row + 8, a.w.rows - 1)};
@@ -275,7 +291,8 @@ __device__ inline void add_to_tile(const FlatArguments &a, const FlatPlace &at, 
         for (int i = 0; i < TURN; i++)
 #pragma unroll
             for (int j = 0; j < 4; j++)
-                old[i][j] = y[min(at.token + (first + i) * 8 + j % 2, a.n - 1) * a.y_stride + rows[j / 2]];
+                old[i][j] = y[min(at.token + (first + i) * 8 + j % 2 * Order::NEXT, a.n - 1) * a.y_stride +
+                              rows[j / 2]];
 #pragma unroll
         for (int i = 0; i < TURN; i++)
 #pragma unroll
@@ -283,11 +300,11 @@ __device__ inline void add_to_tile(const FlatArguments &a, const FlatPlace &at, 
     }
 }
 
-template <class T, int TILES>
+template <class T, class Order, int TILES>
 __device__ inline void end_tile(const FlatArguments &a, int tile, float c[TILES][4]) {
-    if (a.epilogue == EPILOGUE_GATED) return end_gated<T, TILES>(a, tile, c);
-    if (a.epilogue == EPILOGUE_HEADS) return end_heads<T, TILES>(a, tile, c);
-    const FlatPlace at(tile, 0, 0);
+    if (a.epilogue == EPILOGUE_GATED) return end_gated<T, Order, TILES>(a, tile, c);
+    if (a.epilogue == EPILOGUE_HEADS) return end_heads<T, Order, TILES>(a, tile, c);
+    const FlatPlace<Order> at(tile, 0, 0);
     if (a.bias)
 #pragma unroll
         for (int j = 0; j < 4; j += 2) {
@@ -295,13 +312,14 @@ __device__ inline void end_tile(const FlatArguments &a, int tile, float c[TILES]
 #pragma unroll
             for (int i = 0; i < TILES; i++) c[i][j] += bias, c[i][j + 1] += bias;
         }
-    if (a.epilogue == EPILOGUE_ADD) add_to_tile<TILES>(a, at, c);
-    if (a.epilogue == EPILOGUE_ADD || a.epilogue == EPILOGUE_FLOAT) return store_tile<float, TILES>(a, at, c);
+    if (a.epilogue == EPILOGUE_ADD) add_to_tile<Order, TILES>(a, at, c);
+    if (a.epilogue == EPILOGUE_ADD || a.epilogue == EPILOGUE_FLOAT)
+        return store_tile<float, Order, TILES>(a, at, c);
     if (a.epilogue == EPILOGUE_ACTIVATE) {
         auto &all = *(float(*)[TILES * 4]) & c[0][0];
         activate_each(a.activation, all);
     }
-    store_tile<T, TILES>(a, at, c);
+    store_tile<T, Order, TILES>(a, at, c);
 }
 
 // The scales of W8, there before the sums are: those of x in shared memory, of the lane's two rows of W in registers.
@@ -321,7 +339,7 @@ template <> struct FlatScales<Int8Pair> {
     __device__ void begin_tile(const FlatArguments &a, int tile) {
 #pragma unroll
         for (int upper = 0; upper < 2; upper++) {
-            int row = FlatPlace(tile, 0, 2 * upper).row;
+            int row = FlatPlace<InOrder>(tile, 0, 2 * upper).row;
             if (a.epilogue == EPILOGUE_HEADS) { // as in end_heads()
                 int first = tile * FLAT_ROWS + threadIdx.x / 32 * 16, dim = a.heads.head_dim;
                 row = first / dim * dim + first % dim / 2 + threadIdx.x % 32 / 4 + upper * (dim / 2);
@@ -333,21 +351,22 @@ template <> struct FlatScales<Int8Pair> {
 
 // Sums of products of T, outputs of type Out. "Dequantise" of the fused kernels begins here: the epilogue, RoPE and
 // cache, residual, or SiLU·mul, takes the results on in registers.
-template <class T, class Out, int TILES>
+template <class T, class Out, class Order, int TILES>
 __device__ inline void end_sums(const FlatArguments &a, int tile, const FlatScales<T> &scales,
                                 typename SumsOf<T>::Sum c[TILES][4]) {
     if constexpr (std::is_same<T, Int8Pair>::value) {
+        static_assert(Order::NEXT == 1, "scales of tokens are read in twos");
         float v[TILES][4];
 #pragma unroll
         for (int i = 0; i < TILES; i++) {
-            float2 two = *(const float2 *)(scales.tokens + FlatPlace(tile, i, 0).token);
+            float2 two = *(const float2 *)(scales.tokens + FlatPlace<Order>(tile, i, 0).token);
 #pragma unroll
             for (int j = 0; j < 4; j++)
                 v[i][j] = w8_value(c[i][j], j % 2 ? two.y : two.x, scales.channel[j / 2]);
         }
-        end_tile<Out, TILES>(a, tile, v);
+        end_tile<Out, Order, TILES>(a, tile, v);
     } else {
-        end_tile<Out, TILES>(a, tile, c);
+        end_tile<Out, Order, TILES>(a, tile, c);
     }
 }
 

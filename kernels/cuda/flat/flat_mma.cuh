@@ -170,7 +170,7 @@ struct FlatWay {
         set_rows(a);
     }
     __device__ void set_rows(const FlatArguments &a) {
-        int row = FlatPlace(tile, 0, 0).row, next = row + 8;
+        int row = FlatPlace<InOrder>(tile, 0, 0).row, next = row + 8;
         if (a.epilogue == EPILOGUE_HEADS) { // as end_heads() wants them: elements d and d + dim/2 of a head
             const int dim = a.heads.head_dim, first = row - threadIdx.x % 32 / 4;
             row = first / dim * dim + first % dim / 2 + threadIdx.x % 32 / 4, next = row + dim / 2;
@@ -252,7 +252,7 @@ __global__ void __launch_bounds__(FLAT_WARPS * 32, FLAT_BLOCKS_A_SM)
             from = from == (STAGES - 1) * Shape::STAGE ? 0 : from + Shape::STAGE;
             if (u + DEPTH < end) load(d);
             if (--left > 0 && u + 1 < end) continue;
-            if (gather_tile<TILES>(a, share, tile, c)) end_tile<T, TILES>(a, tile, c);
+            if (gather_tile<TILES>(a, share, begin, end, tile, c)) end_tile<T, InOrder, TILES>(a, tile, c);
             tile++, left = share.n_steps;
 #pragma unroll
             for (int i = 0; i < TILES; i++) c[i][0] = c[i][1] = c[i][2] = c[i][3] = 0;

@@ -35,6 +35,9 @@ template <int FORMAT, int TILES> struct FlatRing {
     // steps have been asked for: what it brings would come in between, and memory is idle at the end.
     static constexpr bool NEXT_LATE = TILES <= 2 || (TILES == 4 && COLUMNS == 256);
     static constexpr int LEFT = COLUMNS == 128 ? 6 : 4; // as measured: of shorter steps more
+    // What a tile's end counts in shares, for any number of rows: a microsecond, in steps of half of one. Of longer steps a
+    // block has too few to be weighed so finely (NOTES), those of 16 bits gain nothing.
+    static constexpr int END_STEPS = COLUMNS == 128 ? 2 : 0;
     // Of 64 rows of x, half of the memory would not hold what has to be on its way.
     static constexpr bool WHOLE = TILES == 8;
     static constexpr int X_STAGES = WHOLE                                  ? (QUANTIZED ? 8 : 6)

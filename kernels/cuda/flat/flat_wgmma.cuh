@@ -128,7 +128,7 @@ __device__ inline void mma_unpacked(const Ring &ring, FlatPosition<Ring> &at, Fl
 }
 
 // The same where W comes in quads: of every 16 columns a lane holds 4t to 4t + 3, of W and of x. So that its reads of x
-// fall into different banks, the products' columns are rows 0, 2, 4, 6, 1, 3, 5, 7 of x (in_order).
+// fall into different banks, the products' columns are rows 0, 2, 4, 6, 1, 3, 5, 7 of x (InQuads).
 template <int FORMAT, class Ring, int TILES>
 __device__ inline void mma_in_quads(const Ring &ring, FlatPosition<Ring> &at, FlatUnpack<FORMAT> &unpack,
                                     float (&c)[TILES][4]) {
@@ -162,20 +162,6 @@ __device__ inline void mma_in_quads(const Ring &ring, FlatPosition<Ring> &at, Fl
     }
 }
 
-// Sums whose columns are rows of x as mma_in_quads() has them, as those of the others are: lane t has rows 2t, 2t + 1.
-template <int TILES> __device__ inline void put_in_order(float (&c)[TILES][4]) {
-    const int lane = threadIdx.x % 32, from = lane / 4 * 4 + lane % 4 / 2;
-#pragma unroll
-    for (int i = 0; i < TILES; i++)
-#pragma unroll
-        for (int j = 0; j < 4; j += 2) {
-            const float low[2] = {__shfl_sync(~0u, c[i][j], from), __shfl_sync(~0u, c[i][j + 1], from)},
-                        high[2] = {__shfl_sync(~0u, c[i][j], from + 2),
-                                   __shfl_sync(~0u, c[i][j + 1], from + 2)};
-            c[i][j] = lane % 2 ? low[1] : low[0], c[i][j + 1] = lane % 2 ? high[1] : high[0];
-        }
-}
-
 template <int FORMAT, class Ring>
 constexpr bool IN_QUADS = Ring::BY_MMA &&
                           (FORMAT == FORMAT_Q8 || FORMAT == FORMAT_Q8S || FORMAT == FORMAT_Q8M ||
@@ -197,9 +183,9 @@ __device__ inline void unpacked_step(const Ring &ring, FlatPosition<Ring> &at, b
 
 template <class T, class Out, int FORMAT, int TILES>
 __device__ inline void flat_tiles(const FlatRing<FORMAT, TILES> &ring, const FlatArguments &a,
-                                  const FlatShare &share) {
+                                  const FlatShare &share, int begin, int end) {
     typedef FlatRing<FORMAT, TILES> Ring;
-    int u = share.begin(blockIdx.x), end = share.begin(blockIdx.x + 1);
+    typedef typename std::conditional<IN_QUADS<FORMAT, Ring>, InQuads, InOrder>::type Order;
     FlatPosition<Ring> at;
     typename std::conditional<Ring::QUANTIZED, FlatUnpack<FORMAT>, int>::type unpack = {};
     FlatScales<T> scales;
@@ -207,8 +193,8 @@ __device__ inline void flat_tiles(const FlatRing<FORMAT, TILES> &ring, const Fla
     // Not before: of three generations at once some multiprocessor would get two blocks.
     if (!Ring::NEXT_LATE) let_next_begin();
     scales.begin(a);
-    while (u < end) {
-        int tile = u / share.n_steps, step = u % share.n_steps, n = min(end - u, share.n_steps - step);
+    for (int u = begin, tile = u / share.n_steps, step = u % share.n_steps; u < end; tile++, step = 0) {
+        const int n = min(end - u, share.n_steps - step);
         typename SumsOf<T>::Sum c[TILES][4] = {};
         scales.begin_tile(a, tile);
 #pragma unroll 1
@@ -224,9 +210,9 @@ __device__ inline void flat_tiles(const FlatRing<FORMAT, TILES> &ring, const Fla
             wgmma_wait<0>(c);
             ring.leave_x(at.last);
         }
-        if constexpr (IN_QUADS<FORMAT, Ring>) put_in_order(c);
         u += n;
-        if (gather_tile<TILES>(a, share, tile, c)) end_sums<T, Out, TILES>(a, tile, scales, c);
+        if (gather_tile<TILES>(a, share, begin, end, tile, c))
+            end_sums<T, Out, Order, TILES>(a, tile, scales, c);
     }
 }
 
@@ -240,12 +226,12 @@ __global__ void __maxnreg__(TILES == 8 ? 128 : FLAT_REGISTERS)
     typedef FlatRing<FORMAT, TILES> Ring;
     extern __shared__ __align__(1024) char memory[];
     const Ring ring(memory, a.large);
-    const FlatShare share(a.w, Ring::COLUMNS);
+    const FlatShare share(a.w, Ring::COLUMNS, Ring::END_STEPS);
     if (threadIdx.x == 0) ring.open();
     __syncthreads();
     int begin = share.begin(blockIdx.x), end = share.begin(blockIdx.x + 1);
     if (warp_index() < FLAT_WARPS)
-        flat_tiles<T, Out, FORMAT, TILES>(ring, a, share);
+        flat_tiles<T, Out, FORMAT, TILES>(ring, a, share, begin, end);
     else
         FlatCopy<Ring, FORMAT>(ring, maps, a, share, begin).all(end - begin);
 #endif
@@ -270,7 +256,7 @@ static cudaError_t launch_flat_tiles(CudaBackend *cuda, FlatArguments *a) {
         code = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Ring::bytes(true));
     if (code != cudaSuccess) return code;
     a->large = cuda->step.flat_large = !cuda->step.flat_large;
-    int blocks = min(cuda->device.card.n_sms, FlatShare(a->w, Ring::COLUMNS).total);
+    int blocks = min(cuda->device.card.n_sms, FlatShare(a->w, Ring::COLUMNS, Ring::END_STEPS).total);
     return launch_dependent(cuda, kernel, blocks, FLAT_THREADS, Ring::bytes(a->large), maps, *a);
 }
 

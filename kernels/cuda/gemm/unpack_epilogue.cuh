@@ -114,7 +114,7 @@ struct UnpackHeads {
         b.y = (__half *)a.y + (int64_t)token * a.y_stride;
         b.heads.rope += (int64_t)token * (a.heads.head_dim / 2);
         b.heads.slots += token;
-        end_heads<__half, TILES>(b, tile, sums);
+        end_heads<__half, InOrder, TILES>(b, tile, sums);
     }
 };
 
