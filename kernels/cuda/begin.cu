@@ -209,8 +209,10 @@ Status cuda_split_plan(const CudaBackend *cuda, const Step *step, const AttendHe
     if (step->kind != STEP_ANY || !kv)
         return STATUS_OK; // of no account, and who attends to no cache is not cut
     SplitFit fit;
-    Status status =
-        cuda_check(split_fit(&cuda->device.card, kv, heads, plan->tokens, &fit), error, "splits of a cache");
+    bool evicted = false;
+    for (int s = 0; s < step->n_sequences; s++) evicted = evicted || step->sequences[s].n_evicted > 0;
+    Status status = cuda_check(split_fit(&cuda->device.card, kv, heads, plan->tokens, evicted, &fit), error,
+                               "splits of a cache");
     plan->blocks_a_sm = fit.blocks_a_sm;
     const int rows = plan->tokens * (heads->n_heads / heads->n_kv_heads);
     if (fit.rows > 0) plan->row_tiles = (rows + fit.rows - 1) / fit.rows;

@@ -364,6 +364,12 @@ enum {
     SPLIT_UNIT = 64,
 };
 
+bool dispatch_splits_by_wgmma(const Card *card, const SplitRowsCase *c) {
+    const int blocks = c->n_kv_heads * ((c->rows + SPLIT_WGMMA_ROWS - 1) / SPLIT_WGMMA_ROWS);
+    return has_wgmma(card) && c->cache == DTYPE_F16 && (c->head_dim == 64 || c->head_dim == 128) &&
+           c->tokens > 1 && c->rows > 8 && card->n_sms / blocks <= 4 && !c->evicted && !c->based;
+}
+
 // As many as give every multiprocessor its splits of all tiles and KV heads; in a step whose sequences do not show in
 // each other, as many as bring one sequence onto a quarter of them, the others being for others. So there are at most
 // two rounds of splits and one a tile, or MOST_SPLITS for each row that decodes: more than the 65,535 that a grid can

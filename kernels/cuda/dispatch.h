@@ -304,6 +304,18 @@ typedef struct SplitCase {
     bool latent;     // of rows for all heads, of which 64 keep a block busy as long as 128 of other keys
 } SplitCase;
 
+// Rows of queries to a KV head that a split takes: of tiles of at most `tokens` tokens.
+typedef struct SplitRowsCase {
+    DType cache;
+    int n_kv_heads, head_dim, tokens, rows; // rows: tokens × the heads that share a KV head
+    bool evicted;                           // a sequence has evicted tokens behind its sinks
+    bool based;                             // scores have bases that were measured: no running maxima
+} SplitRowsCase;
+enum { SPLIT_WGMMA_ROWS = 64 };
+// Whether wgmmas take 64 of them at once (attention/split_wgmma.cu), or mma.sync 16: where a multiprocessor has a block
+// without more than four splits of a head, which the last of their blocks puts together by itself.
+bool dispatch_splits_by_wgmma(const Card *card, const SplitRowsCase *rows);
+
 // Indexes of a split.
 int dispatch_split_slots(const Card *card, const SplitCase *split);
 

@@ -187,11 +187,41 @@ static void splits_are_of_the_step_alone(void **state) {
                      CASES[i].slots);
 }
 
+// 64 rows of queries at once, on 132 multiprocessors: from 32 blocks of a KV head's rows on.
+static void rows_by_wgmma(void **state) {
+    (void)state;
+    static const struct {
+        SplitRowsCase c;
+        bool by_wgmma;
+    } CASES[] = {
+        {{DTYPE_F16, 32, 128, 16, 16, false, false}, true},
+        {{DTYPE_F16, 32, 64, 9, 9, false, false}, true},
+        {{DTYPE_F16, 32, 128, 8, 8, false, false}, false},   // mma.sync has these as one tile
+        {{DTYPE_F16, 32, 128, 1, 16, false, false}, false},  // a row among others
+        {{DTYPE_F16, 8, 128, 32, 128, false, false}, false}, // 16 blocks: eight splits each
+        {{DTYPE_F16, 8, 128, 33, 132, false, false}, false}, // 24: five
+        {{DTYPE_F16, 8, 128, 64, 256, false, false}, true},  // 32
+        {{DTYPE_F16, 71, 64, 64, 64, false, false}, true},
+        {{DTYPE_BF16, 32, 128, 16, 16, false, false}, false},
+        {{DTYPE_INT8, 32, 128, 16, 16, false, false}, false},
+        {{DTYPE_F16, 32, 256, 16, 16, false, false}, false},
+        {{DTYPE_F16, 32, 96, 16, 16, false, false}, false},
+        {{DTYPE_F16, 32, 128, 16, 16, true, false}, false},
+        {{DTYPE_F16, 32, 128, 16, 16, false, true}, false},
+    };
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+        assert_true(!dispatch_splits_by_wgmma(&AMPERE, &CASES[i].c));
+        if (dispatch_splits_by_wgmma(&HOPPER, &CASES[i].c) != CASES[i].by_wgmma)
+            fail_msg("case %zu: %d", i, !CASES[i].by_wgmma);
+    }
+}
+
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tiles_of_an_f16_cache), cmocka_unit_test(tiles_of_latents),
         cmocka_unit_test(tiles_of_other_caches), cmocka_unit_test(tiles_of_one_token),
         cmocka_unit_test(tiles_of_few_tokens),   cmocka_unit_test(splits_are_of_the_step_alone),
+        cmocka_unit_test(rows_by_wgmma),
     };
     return test_main("dispatch_attention", argc, argv, tests);
 }

@@ -52,9 +52,18 @@ bool split_built(DType type) {
     return is_built(launcher_of(type));
 }
 
-cudaError_t split_fit(const Card *card, const KvLayer *kv, const AttendHeads *heads, int tokens,
+static bool by_wgmma(const Card *card, const KvLayer *kv, const AttendHeads *heads, int tokens,
+                     bool evicted) {
+    const int rows = tokens * (heads->n_heads / heads->n_kv_heads);
+    const SplitRowsCase c = {kv->type, heads->n_kv_heads, heads->head_dim,        tokens,
+                             rows,     evicted,           kv->score_bases != NULL};
+    return dispatch_splits_by_wgmma(card, &c);
+}
+
+cudaError_t split_fit(const Card *card, const KvLayer *kv, const AttendHeads *heads, int tokens, bool evicted,
                       SplitFit *fit) {
     *fit = SplitFit{};
+    if (by_wgmma(card, kv, heads, tokens, evicted)) return split_wgmma_fit(heads->head_dim, fit);
     if (heads->head_dim == LATENT_ROW) { // attention/latent.cu
         const LatentForm form = latent_form(card, tokens * heads->n_heads);
         *fit = SplitFit{16 * form.tiles, latent_shared(form) + ATTEND_LATENT_STATIC, 1};
@@ -101,5 +110,8 @@ static SplitArguments arguments_of(const CudaBackend *cuda, const AttendLaunch *
 
 cudaError_t attend_splits(CudaBackend *cuda, const AttendLaunch *launch) {
     SplitArguments a = arguments_of(cuda, launch);
+    if (by_wgmma(&cuda->device.card, &launch->a.kv, &launch->heads, cuda->step.few_tokens,
+                 cuda->step.evicted))
+        return split_wgmma_launch(cuda, &a);
     return launcher_of(launch->a.kv.type)(cuda, &a);
 }

@@ -47,7 +47,8 @@ struct SplitFit {
     int blocks_a_sm; // that a multiprocessor of this card holds, at most MOST_BLOCKS_A_SM; 0: none
 };
 enum { MOST_BLOCKS_A_SM = 4, MOST_SPLIT_ROWS = 16 };
-cudaError_t split_fit(const Card *card, const KvLayer *kv, const AttendHeads *heads, int tokens,
+// evicted: a sequence of the step has evicted tokens.
+cudaError_t split_fit(const Card *card, const KvLayer *kv, const AttendHeads *heads, int tokens, bool evicted,
                       SplitFit *fit);
 
 // Whether there are kernels for such a cache.
@@ -62,5 +63,9 @@ template <DType TYPE> MAY_LACK cudaError_t split_launch(CudaBackend *cuda, const
 template <DType TYPE>
 MAY_LACK cudaError_t split_fit_of(const Card *card, const KvLayer *kv, const AttendHeads *heads, int tokens,
                                   SplitFit *fit);
+
+// Of rows by the dozen on Hopper (split_wgmma.cu), where dispatch_splits_by_wgmma() says so.
+cudaError_t split_wgmma_launch(CudaBackend *cuda, const SplitArguments *a);
+cudaError_t split_wgmma_fit(int head_dim, SplitFit *fit);
 
 #endif

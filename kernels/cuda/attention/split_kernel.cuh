@@ -1,32 +1,42 @@
-// The kernel of attention/split.cuh: a block's queries, its warps' results put together, and the splits' by the last
-// block of a tile to arrive.
+// The kernel of attention/split.cuh: a block's queries, its warps, and who puts their results together.
 #ifndef PALAVER_KERNELS_CUDA_ATTENTION_SPLIT_KERNEL_CUH
 #define PALAVER_KERNELS_CUDA_ATTENTION_SPLIT_KERNEL_CUH
 
 #include "kernels/cuda/device/launch.cuh"
-#include "kernels/cuda/attention/split_warp.cuh"
+#include "kernels/cuda/attention/split_results.cuh"
 #include "kernels/cuda/device/ptx.cuh"
 
 // Queries times the scale as float16, for mma; all threads, eight elements each at a time.
 template <class C, class Shape, int HEAD, class Queries>
-__device__ inline void load_split_queries(const SplitArguments &s, const SplitRows &rows, bool with_sinks,
-                                          Queries *to) {
-    constexpr int OCTETS = Shape::HEADS * HEAD / 8, COLUMNS = Shape::SETS * 8;
+__device__ inline void load_split_queries(const SplitArguments &s, const int64_t *places, int n_rows,
+                                          bool with_sinks, Queries *to) {
+    constexpr int OCTETS = Shape::HEADS * HEAD / 8, COLUMNS = Shape::SETS * 8, THREADS = Shape::WARPS * 32,
+                  TURNS = (OCTETS + THREADS - 1) / THREADS;
     const AttendArguments &a = s.l.a;
     const int kinds = with_sinks ? 2 : 1;
-    for (int i = threadIdx.x; i < kinds * OCTETS; i += blockDim.x) {
-        int d = i % (HEAD / 8) * 8, row = i / (HEAD / 8) % Shape::HEADS, for_sinks = i / OCTETS;
-        uint4 raw = make_uint4(0, 0, 0, 0);
-        if (d < a.head_dim && rows.first + row < rows.n)
-            raw = *(const uint4 *)((const __half *)(for_sinks ? s.l.q_sinks : s.l.q) +
-                                   rows.place(a.n_heads, rows.first + row) * a.head_dim + d);
-        const uint32_t words[4] = {raw.x, raw.y, raw.z, raw.w};
+    for (int for_sinks = 0; for_sinks < kinds; for_sinks++) {
+        const __half *q = (const __half *)(for_sinks ? s.l.q_sinks : s.l.q);
+        uint4 raw[TURNS]; // all on their way before one is waited for
 #pragma unroll
-        for (int e = 0; e < 8; e++) {
-            uint16_t bits = (uint16_t)(words[e / 2] >> e % 2 * 16);
-            float value = s.l.type == DTYPE_F16 ? __half2float(__ushort_as_half(bits))
-                                                : __bfloat162float(__ushort_as_bfloat16(bits));
-            to->q[for_sinks][row][d + e] = __float2half_rn(value * (a.scale / (C::bits(e) * TINY * C::UNIT)));
+        for (int t = 0; t < TURNS; t++) {
+            int i = t * THREADS + threadIdx.x, d = i % (HEAD / 8) * 8, row = i / (HEAD / 8);
+            raw[t] = make_uint4(0, 0, 0, 0);
+            if (d < a.head_dim && row < n_rows) raw[t] = *(const uint4 *)(q + places[row] + d);
+        }
+#pragma unroll
+        for (int t = 0; t < TURNS; t++) {
+            int i = t * THREADS + threadIdx.x, d = i % (HEAD / 8) * 8, row = i / (HEAD / 8);
+            if (OCTETS % THREADS != 0 && i >= OCTETS) break;
+            const uint32_t words[4] = {raw[t].x, raw[t].y, raw[t].z, raw[t].w};
+            uint32_t scaled[4];
+#pragma unroll
+            for (int e = 0; e < 4; e++) {
+                float2 two = s.l.type == DTYPE_F16 ? __half22float2(*(const __half2 *)&words[e])
+                                                   : __bfloat1622float2(*(const __nv_bfloat162 *)&words[e]);
+                scaled[e] = halves(two.x * (a.scale / (C::bits(2 * e) * TINY * C::UNIT)),
+                                   two.y * (a.scale / (C::bits(2 * e + 1) * TINY * C::UNIT)));
+            }
+            *(uint4 *)&to->q[for_sinks][row][d] = make_uint4(scaled[0], scaled[1], scaled[2], scaled[3]);
         }
     }
     __syncthreads();
@@ -45,168 +55,6 @@ __device__ inline void load_split_queries(const SplitArguments &s, const SplitRo
     }
 }
 
-// What a block's warps found, [warps, heads, HEAD] in the place of the rings, with bases of weights and their sums.
-template <class Shape, int HEAD> struct SplitResults {
-    float sums[Shape::WARPS][Shape::HEADS][HEAD]; // first, for they are read by 16 bytes
-    float2 weights[Shape::WARPS][Shape::HEADS];
-};
-
-template <class C, class Shape, int HEAD>
-__device__ inline void leave_results(const SplitWarp<C, Shape, HEAD> &w, SplitResults<Shape, HEAD> *r) {
-    int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4, warp = threadIdx.x / 32;
-#pragma unroll
-    for (int l = 0; l < Shape::LANE_HEADS; l++) {
-        float sum = w.sum[l];
-        for (int o = 4; o < 32; o *= 2) sum += __shfl_xor_sync(~0u, sum, o);
-        if (g == 0)
-            r->weights[warp][w.lane_head(l)] = make_float2(w.seen >> l & 1 ? w.base[l] : -INFINITY, sum);
-    }
-#pragma unroll
-    for (int i = 0; i < Shape::MMAS; i++)
-#pragma unroll
-        for (int n = 0; n < Shape::WIDE; n++)
-#pragma unroll
-            for (int c = 0; c < 4; c++) {
-                int set = Shape::set_of(i) + n, column = 2 * t + c % 2, d = C::value_dim(i, g, c / 2);
-                float value = w.out[i][n][c];
-                if (C::INTEGER)
-                    value = value / (C::bits(d) * TINY) - C::OFFSET * w.scale_sum[C::INTEGER ? set : 0][c];
-                if (Shape::group_of(set, column) == d / Shape::GROUP)
-                    r->sums[warp][Shape::head_of(set, column)][d] = value;
-            }
-}
-
-// Of a head's results, N a lane: what each is to be multiplied with, into factors, HEADS apart, from the lane's on, and
-// the whole's largest base and sum. Those from n on are not there.
-template <int HEADS, int N>
-__device__ inline void weigh_head(const float2 (&own)[N], int n, float *factors, float2 *whole) {
-    int lane = threadIdx.x % 32;
-    float largest = own[0].x, weight = 0;
-#pragma unroll
-    for (int i = 1; i < N; i++) largest = fmaxf(largest, own[i].x);
-    for (int o = 1; o < 32; o *= 2) largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, o));
-    float base = largest == -INFINITY ? 0 : largest;
-#pragma unroll
-    for (int i = 0; i < N; i++) {
-        float f = exp2_approx(own[i].x - base);
-        weight += f * own[i].y;
-        if (i * 32 + lane < n) factors[i * 32 * HEADS] = f;
-    }
-    for (int o = 1; o < 32; o *= 2) weight += __shfl_xor_sync(~0u, weight, o);
-    if (lane == 0) *whole = make_float2(largest, weight);
-}
-
-// Turns n <= MOST_SPLITS pairs of base and sum of each head, `stride` apart, into what each result is to be multiplied
-// with, factors [n, HEADS], and the whole's largest base and sum. A warp a head, a lane a result; where they are few, all
-// of a warp's are on their way at once.
-template <class Shape>
-__device__ inline void weigh_results(const float2 *weights, int64_t stride, int n, int heads, float *factors,
-                                     float2 *whole) {
-    constexpr int HEADS = Shape::HEADS, WARPS = Shape::WARPS, ROUNDS = (HEADS + WARPS - 1) / WARPS;
-    int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    auto at = [&](int i, int head) {
-        return i < n && head < heads ? weights[i * stride + head] : make_float2(-INFINITY, 0);
-    };
-    if (n <= 32) {
-        float2 own[ROUNDS][1];
-#pragma unroll
-        for (int r = 0; r < ROUNDS; r++) own[r][0] = at(lane, warp + r * WARPS);
-#pragma unroll
-        for (int r = 0; r < ROUNDS; r++) {
-            int head = warp + r * WARPS;
-            if (head < heads) weigh_head<HEADS>(own[r], n, factors + lane * HEADS + head, whole + head);
-        }
-        return;
-    }
-    for (int head = warp; head < heads; head += WARPS) {
-        float2 own[MOST_SPLITS / 32];
-#pragma unroll
-        for (int i = 0; i < MOST_SPLITS / 32; i++) own[i] = at(i * 32 + lane, head);
-        weigh_head<HEADS>(own, n, factors + lane * HEADS + head, whole + head);
-    }
-}
-
-// Four neighbouring elements' sum over results first, first + step, …, `stride` apart.
-template <int HEADS>
-__device__ inline float4 sum_results(const float *sums, int64_t stride, int first, int step, int n,
-                                     const float *factors) {
-    float4 sum = make_float4(0, 0, 0, 0);
-#pragma unroll 8
-    for (int i = first; i < n; i += step) {
-        float4 x = *(const float4 *)(sums + i * stride);
-        float f = factors[i * HEADS];
-        sum.x += f * x.x, sum.y += f * x.y, sum.z += f * x.z, sum.w += f * x.w;
-    }
-    return sum;
-}
-
-// Elements at, at + 1, … of the whole, whose weights are relative to 2^whole.x and add up to whole.y.
-__device__ inline void write_result(const SplitArguments &s, int64_t at, float4 sum, float2 whole) {
-    const AttendArguments &a = s.l.a;
-    float weight =
-        a.kv.sink_scores ? sum_with_sink(a, (int)(at / a.head_dim % a.n_heads), whole.x, whole.y) : whole.y;
-    float f = weight == 0 ? 0 : __fdividef(1, weight);
-    if (s.l.type == DTYPE_F16) {
-        *(uint2 *)((__half *)s.l.y + at) =
-            make_uint2(halves(f * sum.x, f * sum.y), halves(f * sum.z, f * sum.w));
-    } else {
-        __nv_bfloat162 low = __floats2bfloat162_rn(f * sum.x, f * sum.y),
-                       high = __floats2bfloat162_rn(f * sum.z, f * sum.w);
-        *(uint2 *)((__nv_bfloat16 *)s.l.y + at) = make_uint2(*(uint32_t *)&low, *(uint32_t *)&high);
-    }
-}
-
-// Puts the results of a tile's splits, which lie from `part` on, together as rows of y: the last block's task. Four
-// elements a thread and turn; where there are more threads than that, some share a turn's splits.
-template <class Shape, int HEAD>
-__device__ inline void put_together(const SplitArguments &s, const SplitRows &rows, int n_splits,
-                                    int64_t part, float *factors, float2 *whole) {
-    constexpr int HEADS = Shape::HEADS, THREADS = Shape::WARPS * 32, MOST = HEADS * HEAD / 4,
-                  TURNS = (MOST + THREADS - 1) / THREADS;
-    __shared__ float4 shared[THREADS];
-    const AttendArguments &a = s.l.a;
-    const int n = rows.of_block(HEADS), dim = a.head_dim, elements = n * dim / 4,
-              parts = elements < THREADS ? THREADS / elements : 1;
-    const float *sums = s.sums + part * dim;
-    const int64_t stride = (int64_t)s.parts * dim;
-    weigh_results<Shape>(s.weights + part, s.parts, n_splits, n, factors, whole);
-    __syncthreads();
-    auto write = [&](int i, float4 sum) {
-        int row = i * 4 / dim;
-        write_result(s, rows.place(a.n_heads, rows.first + row) * dim + i * 4 % dim, sum, whole[row]);
-    };
-    if (parts > 1) {
-        int i = threadIdx.x % elements, own = threadIdx.x / elements;
-        float4 sum = make_float4(0, 0, 0, 0);
-        if (own < parts)
-            sum = sum_results<HEADS>(sums + i * 4, stride, own, parts, n_splits, factors + i * 4 / dim);
-        shared[threadIdx.x] = sum;
-        __syncthreads();
-        for (int p = 1; p < parts && own == 0; p++) {
-            float4 x = shared[p * elements + i];
-            sum.x += x.x, sum.y += x.y, sum.z += x.z, sum.w += x.w;
-        }
-        if (own == 0) write(i, sum);
-        return;
-    }
-    float4 sum[TURNS] = {};
-    int at[TURNS], row[TURNS]; // what is not there is read where something is
-#pragma unroll
-    for (int t = 0; t < TURNS; t++)
-        at[t] = min(t * THREADS + (int)threadIdx.x, elements - 1), row[t] = at[t] * 4 / dim;
-#pragma unroll 4
-    for (int i = 0; i < n_splits; i++)
-#pragma unroll
-        for (int t = 0; t < TURNS; t++) {
-            float4 x = *(const float4 *)(sums + i * stride + at[t] * 4);
-            float f = factors[i * HEADS + row[t]];
-            sum[t].x += f * x.x, sum[t].y += f * x.y, sum[t].z += f * x.z, sum[t].w += f * x.w;
-        }
-#pragma unroll
-    for (int t = 0; t < TURNS; t++)
-        if (t * THREADS + (int)threadIdx.x < elements) write(at[t], sum[t]);
-}
-
 // Grid: [n_kv_heads·row_tiles, n_splits], block: 32·Shape::WARPS.
 template <class C, class Shape, int HEAD>
 __global__ void __launch_bounds__(Shape::WARPS * 32, Shape::BLOCKS)
@@ -215,8 +63,7 @@ __global__ void __launch_bounds__(Shape::WARPS * 32, Shape::BLOCKS)
     typedef SplitResults<Shape, HEAD> Results;
     constexpr int HEADS = Shape::HEADS, WARPS = Shape::WARPS;
     extern __shared__ __align__(128) char memory[];
-    __shared__ float2 whole[HEADS];
-    __shared__ bool last;
+    __shared__ int64_t places[HEADS]; // of the block's rows: the first element's in q and y
     typename Warp::Queries *queries = (typename Warp::Queries *)memory;
     char *rings = memory + sizeof *queries;
     const AttendArguments &a = s.l.a;
@@ -239,6 +86,8 @@ __global__ void __launch_bounds__(Shape::WARPS * 32, Shape::BLOCKS)
     w.first_position = a.positions[tile.first_token];
     w.position = a.positions[tile.first_token + tile.n_tokens - 1];
     w.take_rows(rows);
+    if ((int)threadIdx.x < n_rows)
+        places[threadIdx.x] = rows.place(a.n_heads, rows.first + threadIdx.x) * dim;
     if (a.kv.score_bases && threadIdx.x == 0)
         atomicAdd(&s.counts->parts, (unsigned long long)min(WARPS, units.n));
     // The step's own keys are the tile's, of one token, or those of the step's only sequence.
@@ -248,45 +97,20 @@ __global__ void __launch_bounds__(Shape::WARPS * 32, Shape::BLOCKS)
     for (bool again = false;; again = true) {
         w.run(fresh_from, [&] {
             if (again) return;
+            __syncthreads(); // places are known
             kernels_before();
-            load_split_queries<C, Shape, HEAD>(s, rows, units.sinks > 0, queries);
+            load_split_queries<C, Shape, HEAD>(s, places, n_rows, units.sinks > 0, queries);
         });
         if (!w.given || w.is_safe(end - begin)) break;
         w.start_again();
         if (threadIdx.x % 32 == 0) atomicAdd(&s.counts->again, 1ull);
     }
     __syncthreads(); // the rings are done with
-    Results *results = (Results *)rings;
-    float *factors = (float *)(results + 1); // [MOST_SPLITS, HEADS]
-    leave_results(w, results);
-    __syncthreads();
-    weigh_results<Shape>(results->weights[0], HEADS, WARPS, n_rows, factors, whole);
-    __syncthreads();
-
     const int64_t part = (int64_t)split * s.parts + kv_head * (s.parts / a.n_kv_heads) + rows.first;
-    for (int i = threadIdx.x * 4; i < n_rows * dim; i += blockDim.x * 4) {
-        int row = i / dim, d = i % dim;
-        float4 found =
-            sum_results<HEADS>(&results->sums[0][row][d], HEADS * HEAD, 0, 1, WARPS, factors + row);
-        if (tile.n_splits == 1)
-            write_result(s, rows.place(a.n_heads, rows.first + row) * dim + d, found, whole[row]);
-        else
-            *(float4 *)(s.sums + part * dim + i) = found;
-    }
-    if (tile.n_splits == 1) return;
-    if ((int)threadIdx.x < n_rows) s.weights[part + threadIdx.x] = whole[threadIdx.x];
-    __threadfence();
+    Results *results = (Results *)rings;
+    leave_results(w, n_rows, results);
     __syncthreads();
-    unsigned *arrived = s.arrived + (int64_t)tile.first_split * gridDim.x + blockIdx.x;
-    if (threadIdx.x == 0) {
-        last = atomicAdd(arrived, 1) == (unsigned)tile.n_splits - 1;
-        if (last) *arrived = 0; // for the next launch
-    }
-    __syncthreads();
-    if (!last) return;
-    __threadfence();
-    put_together<Shape, HEAD>(s, rows, tile.n_splits, part - (int64_t)(split - tile.first_split) * s.parts,
-                              factors, whole);
+    end_split<Shape, HEAD>(s, tile, split, results, places, n_rows, part);
 }
 
 // ---- launchers -----------------------------------------------------------------------------------------------
@@ -310,9 +134,11 @@ template <class C, int HEAD_, int HEADS_, int GROUP_, int WARPS = 4> struct Spli
     static constexpr int HEAD = HEAD_, HEADS = HEADS_, GROUP = GROUP_, THREADS = WARPS * 32;
     typedef SplitShape<C, HEAD, HEADS, GROUP, WARPS> Shape;
     static constexpr size_t RINGS = WARPS * Shape::STAGES * Shape::STAGE,
-                            RESULTS = sizeof(SplitResults<Shape, HEAD>) + MOST_SPLITS * HEADS * sizeof(float),
-                            SHARED = sizeof(typename SplitWarp<C, Shape, HEAD>::Queries) +
-                                     (RINGS > RESULTS ? RINGS : RESULTS);
+                            RESULTS = sizeof(SplitResults<Shape, HEAD>), WHOLE = sizeof(SplitWhole<Shape>),
+                            MOST = RINGS > RESULTS &&RINGS > WHOLE ? RINGS
+                                   : RESULTS > WHOLE               ? RESULTS
+                                                                   : WHOLE,
+                            SHARED = sizeof(typename SplitWarp<C, Shape, HEAD>::Queries) + MOST;
     static auto function() { return split_kernel<C, Shape, HEAD>; }
     // The most that any launch asks for: a limit that came and went would miss a graph that is instantiated later.
     static cudaError_t allow_shared(const Card *card) {

@@ -26,6 +26,7 @@ template <class C, int HEAD, int HEADS_, int GROUP_, int WARPS_> struct SplitSha
     static constexpr int ROW = HEAD * C::BITS / 8, CHUNKS = ROW / 16; // 16 bytes each
     static constexpr int GROUPS = HEAD / GROUP,
                          SCALES = C::INTEGER ? GROUPS * 2 : 0; // bytes of a row, as float16
+    static constexpr int RESULTS = WARPS, BETWEEN = 4;         // see SplitResults
     static constexpr int STAGE = KEYS * 2 * (ROW + SCALES), STAGES = C::INTEGER && KEYS == 16 ? 3 : 2;
 
     static constexpr int J = HEADS < 8 ? 8 / HEADS : 1, EIGHTS = HEADS > 8 ? HEADS / 8 : 1;

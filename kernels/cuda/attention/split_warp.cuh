@@ -48,20 +48,33 @@ template <class C, class SHAPE, int HEAD> struct SplitWarp : SplitSums<C, SHAPE,
     __device__ void take_queries(bool for_sinks) {
         int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
         taken_sinks = for_sinks;
+        if constexpr (C::BITS == 16) { // a row of eight of a set a lane's address, columns of two mma
+            const uint32_t from = shared_at(&queries.q[for_sinks][lane % 8][lane / 8 * 8]);
 #pragma unroll
-        for (int i = 0; i < MMAS; i++)
+            for (int i = 0; i < MMAS; i += 2)
 #pragma unroll
-            for (int w = 0; w < WIDE; w++) {
-                int set = Shape::set_of(i) + w;
-                const __half *at = queries.q[for_sinks][Shape::head_of(set, g)];
-                bool mine = Shape::group_of(set, g) == C::key_dim(i, t, 0) / Shape::GROUP;
-#pragma unroll
-                for (int r = 0; r < 2; r++) {
-                    __half2 pair =
-                        __halves2half2(at[C::key_dim(i, t, 2 * r)], at[C::key_dim(i, t, 2 * r + 1)]);
-                    q[i][w][r] = mine ? *(uint32_t *)&pair : 0;
+                for (int w = 0; w < WIDE; w++) {
+                    uint32_t two[4];
+                    load_matrices(two, from + w * 8 * (int)sizeof queries.q[0][0] + i * 32);
+                    q[i][w][0] = two[0], q[i][w][1] = two[1], q[i + 1][w][0] = two[2],
+                    q[i + 1][w][1] = two[3];
                 }
-            }
+        } else {
+#pragma unroll
+            for (int i = 0; i < MMAS; i++)
+#pragma unroll
+                for (int w = 0; w < WIDE; w++) {
+                    int set = Shape::set_of(i) + w;
+                    const __half *at = queries.q[for_sinks][Shape::head_of(set, g)];
+                    bool mine = Shape::group_of(set, g) == C::key_dim(i, t, 0) / Shape::GROUP;
+#pragma unroll
+                    for (int r = 0; r < 2; r++) {
+                        __half2 pair =
+                            __halves2half2(at[C::key_dim(i, t, 2 * r)], at[C::key_dim(i, t, 2 * r + 1)]);
+                        q[i][w][r] = mine ? *(uint32_t *)&pair : 0;
+                    }
+                }
+        }
     }
 
     // ---- mma -------------------------------------------------------------------------------------------------

@@ -70,7 +70,7 @@ static cudaError_t attend_few(CudaBackend *cuda, AttendLaunch l) {
     AttendCase c = case_of(cuda, &l);
     SplitFit fit = {};
     c.few_tokens = cuda->step.few_tokens;
-    cudaError_t code = split_fit(&cuda->device.card, &l.a.kv, &l.heads, c.few_tokens, &fit);
+    cudaError_t code = split_fit(&cuda->device.card, &l.a.kv, &l.heads, c.few_tokens, c.evicted, &fit);
     if (code != cudaSuccess) return code;
     c.split_shared = fit.shared;
     AttendKernel kernel = dispatch_attend(&cuda->device.card, &c);

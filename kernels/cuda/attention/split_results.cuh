@@ -1,0 +1,268 @@
+// What the warps of a block of attention/split.cuh found, put together, and what a tile's blocks found, by the last one of
+// them to arrive.
+#ifndef PALAVER_KERNELS_CUDA_ATTENTION_SPLIT_RESULTS_CUH
+#define PALAVER_KERNELS_CUDA_ATTENTION_SPLIT_RESULTS_CUH
+
+#include "kernels/cuda/attention/split_warp.cuh"
+
+// Of a block's warps or warpgroups, in the place of the rings, with bases of weights and their sums. Between rows lie
+// numbers of nobody's, so that what a warp's lanes leave at once falls into different banks.
+template <class Shape, int HEAD> struct SplitResults {
+    float sums[Shape::RESULTS][Shape::HEADS][HEAD + Shape::BETWEEN]; // first, for they are read by 16 bytes
+    float2 weights[Shape::RESULTS][Shape::HEADS];
+};
+
+template <class C, class Shape, int HEAD>
+__device__ inline void leave_results(const SplitWarp<C, Shape, HEAD> &w, int n_rows,
+                                     SplitResults<Shape, HEAD> *r) {
+    int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4, warp = threadIdx.x / 32;
+#pragma unroll
+    for (int l = 0; l < Shape::LANE_HEADS; l++) {
+        float sum = w.sum[l];
+        for (int o = 4; o < 32; o *= 2) sum += __shfl_xor_sync(~0u, sum, o);
+        if (g == 0)
+            r->weights[warp][w.lane_head(l)] = make_float2(w.seen >> l & 1 ? w.base[l] : -INFINITY, sum);
+    }
+#pragma unroll
+    for (int i = 0; i < Shape::MMAS; i++)
+#pragma unroll
+        for (int n = 0; n < Shape::WIDE; n++)
+#pragma unroll
+            for (int c = 0; c < 4; c++) {
+                int set = Shape::set_of(i) + n, column = 2 * t + c % 2, d = C::value_dim(i, g, c / 2),
+                    row = Shape::head_of(set, column);
+                float value = w.out[i][n][c];
+                if (C::INTEGER)
+                    value = value / (C::bits(d) * TINY) - C::OFFSET * w.scale_sum[C::INTEGER ? set : 0][c];
+                if (row < n_rows && Shape::group_of(set, column) == d / Shape::GROUP)
+                    r->sums[warp][row][d] = value;
+            }
+}
+
+// N results of a row by their bases and sums of weights: what each is to be multiplied with, and the whole's.
+template <int N> __device__ inline float2 weigh_few(const float2 (&own)[N], float (&factors)[N]) {
+    float largest = own[0].x, weight = 0;
+#pragma unroll
+    for (int i = 1; i < N; i++) largest = fmaxf(largest, own[i].x);
+    const float base = largest == -INFINITY ? 0 : largest;
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+        factors[i] = exp2_approx(own[i].x - base);
+        weight = fmaf(factors[i], own[i].y, weight);
+    }
+    return make_float2(largest, weight);
+}
+
+__device__ inline void add_times(float4 &sum, float f, float4 x) {
+    sum.x = fmaf(f, x.x, sum.x), sum.y = fmaf(f, x.y, sum.y);
+    sum.z = fmaf(f, x.z, sum.z), sum.w = fmaf(f, x.w, sum.w);
+}
+
+// Elements at, at + 1, … of the whole, whose weights are relative to 2^whole.x and add up to whole.y.
+__device__ inline void write_result(const SplitArguments &s, int64_t at, float4 sum, float2 whole) {
+    const AttendArguments &a = s.l.a;
+    float weight =
+        a.kv.sink_scores ? sum_with_sink(a, (int)(at / a.head_dim % a.n_heads), whole.x, whole.y) : whole.y;
+    float f = weight == 0 ? 0 : __fdividef(1, weight);
+    if (s.l.type == DTYPE_F16) {
+        *(uint2 *)((__half *)s.l.y + at) =
+            make_uint2(halves(f * sum.x, f * sum.y), halves(f * sum.z, f * sum.w));
+    } else {
+        __nv_bfloat162 low = __floats2bfloat162_rn(f * sum.x, f * sum.y),
+                       high = __floats2bfloat162_rn(f * sum.z, f * sum.w);
+        *(uint2 *)((__nv_bfloat16 *)s.l.y + at) = make_uint2(*(uint32_t *)&low, *(uint32_t *)&high);
+    }
+}
+
+// A block's rows in fours of elements, TURNS of them a thread's: which row the t-th is of, and from which element on.
+template <class Shape, int HEAD> struct SplitQuads {
+    static constexpr int THREADS = Shape::WARPS * 32, EACH = HEAD / 4, // of a row
+        TURNS = (Shape::HEADS * EACH + THREADS - 1) / THREADS;
+    const int n_rows, dim;
+    __device__ static int row(int t) { return (t * THREADS + (int)threadIdx.x) / EACH; }
+    __device__ static int element(int t) { return (t * THREADS + (int)threadIdx.x) % EACH * 4; }
+    __device__ bool there(int t) const { return row(t) < n_rows && element(t) < dim; }
+};
+
+// The block's results: rows of y if they are the whole, else for who puts the splits' together, from `part` on.
+template <class Shape, int HEAD>
+__device__ inline void join_results(const SplitArguments &s, const SplitResults<Shape, HEAD> &r,
+                                    const int64_t *places, int n_rows, int64_t part, bool whole) {
+    constexpr int N = Shape::RESULTS;
+    typedef SplitQuads<Shape, HEAD> Quads;
+    const Quads quads = {n_rows, s.l.a.head_dim};
+#pragma unroll
+    for (int t = 0; t < Quads::TURNS; t++) {
+        const int row = Quads::row(t), d = Quads::element(t);
+        if (!quads.there(t)) continue;
+        float2 own[N];
+        float factors[N];
+        float4 sum = make_float4(0, 0, 0, 0);
+#pragma unroll
+        for (int i = 0; i < N; i++) own[i] = r.weights[i][row];
+        const float2 all = weigh_few(own, factors);
+#pragma unroll
+        for (int i = 0; i < N; i++) add_times(sum, factors[i], *(const float4 *)&r.sums[i][row][d]);
+        if (whole) {
+            write_result(s, places[row] + d, sum, all);
+        } else {
+            *(float4 *)(s.sums + (part + row) * quads.dim + d) = sum;
+            if (d == 0) s.weights[part + row] = all;
+        }
+    }
+}
+
+// What each of a tile's splits is to be multiplied with, and the rows' bases and sums of weights.
+template <class Shape> struct SplitWhole {
+    float factors[MOST_SPLITS][Shape::HEADS];
+    float2 rows[Shape::HEADS];
+};
+
+// Of a row's results, N a lane: see SplitWhole. Those from n on are not there.
+template <class Shape, int N>
+__device__ inline void weigh_row(const float2 (&own)[N], int n, int row, SplitWhole<Shape> *whole) {
+    const int lane = threadIdx.x % 32;
+    float largest = own[0].x, weight = 0;
+#pragma unroll
+    for (int i = 1; i < N; i++) largest = fmaxf(largest, own[i].x);
+    for (int o = 1; o < 32; o *= 2) largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, o));
+    const float base = largest == -INFINITY ? 0 : largest;
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+        const float f = exp2_approx(own[i].x - base);
+        weight += f * own[i].y;
+        if (i * 32 + lane < n) whole->factors[i * 32 + lane][row] = f;
+    }
+    for (int o = 1; o < 32; o *= 2) weight += __shfl_xor_sync(~0u, weight, o);
+    if (lane == 0) whole->rows[row] = make_float2(largest, weight);
+}
+
+// Of n <= MOST_SPLITS pairs of base and sum of each row, `stride` apart. A warp a row, a lane a result; where they are few,
+// all of a warp's are on their way at once.
+template <class Shape>
+__device__ inline void weigh_splits(const float2 *weights, int64_t stride, int n, int n_rows,
+                                    SplitWhole<Shape> *whole) {
+    constexpr int WARPS = Shape::WARPS, ROUNDS = (Shape::HEADS + WARPS - 1) / WARPS;
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    auto at = [&](int i, int row) {
+        return i < n && row < n_rows ? weights[i * stride + row] : make_float2(-INFINITY, 0);
+    };
+    if (n <= 32) {
+        float2 own[ROUNDS][1];
+#pragma unroll
+        for (int r = 0; r < ROUNDS; r++) own[r][0] = at(lane, warp + r * WARPS);
+#pragma unroll
+        for (int r = 0; r < ROUNDS; r++)
+            if (warp + r * WARPS < n_rows) weigh_row<Shape>(own[r], n, warp + r * WARPS, whole);
+        return;
+    }
+    for (int row = warp; row < n_rows; row += WARPS) {
+        float2 own[MOST_SPLITS / 32];
+#pragma unroll
+        for (int i = 0; i < MOST_SPLITS / 32; i++) own[i] = at(i * 32 + lane, row);
+        weigh_row<Shape>(own, n, row, whole);
+    }
+}
+
+// join_splits() of many. Where there are more threads than elements, some share an element's splits.
+template <class Shape, int HEAD>
+__device__ inline void join_many(const SplitArguments &s, const int64_t *places, int n_rows, int n_splits,
+                                 int64_t part, SplitWhole<Shape> *whole) {
+    typedef SplitQuads<Shape, HEAD> Quads;
+    constexpr int THREADS = Quads::THREADS, TURNS = Quads::TURNS;
+    __shared__ float4 shared[THREADS];
+    const Quads quads = {n_rows, s.l.a.head_dim};
+    const int n = n_rows * Quads::EACH, parts = n < THREADS ? THREADS / n : 1;
+    const int64_t stride = (int64_t)s.parts * quads.dim;
+    const float *sums = s.sums + part * quads.dim;
+    weigh_splits<Shape>(s.weights + part, s.parts, n_splits, n_rows, whole);
+    __syncthreads();
+    if (parts > 1) {
+        const int i = threadIdx.x % n, own = threadIdx.x / n, row = i / Quads::EACH, d = i % Quads::EACH * 4;
+        const bool there = d < quads.dim && own < parts;
+        float4 sum = make_float4(0, 0, 0, 0);
+#pragma unroll 8
+        for (int p = own; there && p < n_splits; p += parts)
+            add_times(sum, whole->factors[p][row],
+                      *(const float4 *)(sums + p * stride + row * quads.dim + d));
+        shared[threadIdx.x] = sum;
+        __syncthreads();
+        if (own > 0 || !there) return;
+        for (int p = 1; p < parts; p++) add_times(sum, 1, shared[p * n + i]);
+        return write_result(s, places[row] + d, sum, whole->rows[row]);
+    }
+    float4 sum[TURNS] = {};
+#pragma unroll 4
+    for (int p = 0; p < n_splits; p++)
+#pragma unroll
+        for (int t = 0; t < TURNS; t++) { // what is not there is read where something is
+            const int row = quads.there(t) ? Quads::row(t) : 0, d = quads.there(t) ? Quads::element(t) : 0;
+            add_times(sum[t], whole->factors[p][row],
+                      *(const float4 *)(sums + p * stride + row * quads.dim + d));
+        }
+#pragma unroll
+    for (int t = 0; t < TURNS; t++)
+        if (quads.there(t))
+            write_result(s, places[Quads::row(t)] + Quads::element(t), sum[t], whole->rows[Quads::row(t)]);
+}
+
+// Puts the results of a tile's splits, which lie from `part` on, together as rows of y: the last block's task. What few
+// of them left is read at once, weights and all: of a thread's turns two or more are on their way before any is written.
+template <class Shape, int HEAD>
+__device__ inline void join_splits(const SplitArguments &s, const int64_t *places, int n_rows, int n_splits,
+                                   int64_t part, void *memory) {
+    typedef SplitQuads<Shape, HEAD> Quads;
+    constexpr int FEW = 4, TURNS = Quads::TURNS, ONCE = TURNS > 4 ? 2 : TURNS;
+    if (n_splits > FEW)
+        return join_many<Shape, HEAD>(s, places, n_rows, n_splits, part, (SplitWhole<Shape> *)memory);
+    const Quads quads = {n_rows, s.l.a.head_dim};
+#pragma unroll 1
+    for (int first = 0; first < TURNS && quads.there(first); first += ONCE) {
+        float2 own[ONCE][FEW];
+        float4 found[ONCE][FEW];
+#pragma unroll
+        for (int t = 0; t < ONCE; t++)
+#pragma unroll
+            for (int i = 0; i < FEW; i++) {
+                const int64_t at = part + min(i, n_splits - 1) * (int64_t)s.parts + quads.row(first + t);
+                own[t][i] = make_float2(-INFINITY, 0), found[t][i] = make_float4(0, 0, 0, 0);
+                if (!quads.there(first + t)) continue;
+                found[t][i] = *(const float4 *)(s.sums + at * quads.dim + quads.element(first + t));
+                if (i < n_splits) own[t][i] = s.weights[at];
+            }
+#pragma unroll
+        for (int t = 0; t < ONCE; t++) {
+            if (!quads.there(first + t)) continue;
+            float factors[FEW];
+            float4 sum = make_float4(0, 0, 0, 0);
+            const float2 all = weigh_few(own[t], factors);
+#pragma unroll
+            for (int i = 0; i < FEW; i++) add_times(sum, factors[i], found[t][i]);
+            write_result(s, places[quads.row(first + t)] + quads.element(first + t), sum, all);
+        }
+    }
+}
+
+// The end of a block: its results, of row `part` on among those of all splits, and the tile's, if it is the last to arrive.
+template <class Shape, int HEAD>
+__device__ inline void end_split(const SplitArguments &s, const AttendTile &tile, int split,
+                                 SplitResults<Shape, HEAD> *results, const int64_t *places, int n_rows,
+                                 int64_t part) {
+    __shared__ bool last;
+    join_results<Shape, HEAD>(s, *results, places, n_rows, part, tile.n_splits == 1);
+    if (tile.n_splits == 1) return;
+    __threadfence();
+    __syncthreads();
+    unsigned *arrived = s.arrived + (int64_t)tile.first_split * gridDim.x + blockIdx.x;
+    if (threadIdx.x == 0) {
+        last = atomicAdd(arrived, 1) == (unsigned)tile.n_splits - 1;
+        if (last) *arrived = 0; // for the next launch
+    }
+    __syncthreads();
+    if (!last) return;
+    __threadfence();
+    join_splits<Shape, HEAD>(s, places, n_rows, tile.n_splits,
+                             part - (int64_t)(split - tile.first_split) * s.parts, results);
+}
+
+#endif
