@@ -56,8 +56,8 @@ Status argument_path(const char *argument, char *path, Error *error) {
     char room[PATH_ROOM];
     argument = unquote(argument, room);
     const bool in_home = !strncmp(argument, "~/", 2);
-    const char *home = in_home ? path_home(error) : NULL;
-    if (in_home && !home) return error->status;
+    const char *home = in_home ? path_home(NULL, error) : NULL;
+    if (in_home && !home) return STATUS_FILE;
     if (!*argument) return error_set(error, STATUS_USAGE, "the command needs a file");
     int length = in_home ? snprintf(path, PATH_ROOM, "%s/%s", home, argument + 2)
                          : snprintf(path, PATH_ROOM, "%s", argument);

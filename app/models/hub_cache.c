@@ -20,8 +20,8 @@ Status hub_cache_folder(char *path, Error *error) {
     else if (!base && (base = getenv("XDG_CACHE_HOME")) && *base == '/')
         tail = "/huggingface/hub";
     else if (!base || *base != '/')
-        base = path_home(error), tail = "/.cache/huggingface/hub";
-    if (!base) return error->status;
+        base = path_home("HF_HOME or HF_HUB_CACHE", error), tail = "/.cache/huggingface/hub";
+    if (!base) return STATUS_FILE;
     int n = snprintf(path, PATH_ROOM, "%s%s", base, tail);
     return n < 0 || n >= PATH_ROOM ? path_too_long(base, error) : STATUS_OK;
 }

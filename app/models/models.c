@@ -63,9 +63,10 @@ static bool is_folder(const char *path) {
 
 bool models_folder(const char *variable, const char *tail, char *path) {
     Error ignored;
-    const char *base = variable ? getenv(variable) : NULL, *home = path_home(&ignored);
+    const char *base = variable ? getenv(variable) : NULL;
+    const char *home = tail && !(base && *base == '/') ? path_home(NULL, &ignored) : NULL;
     int n = base && *base == '/' ? snprintf(path, PATH_ROOM, "%s", base)
-            : tail && home       ? snprintf(path, PATH_ROOM, "%s/%s", home, tail)
+            : home               ? snprintf(path, PATH_ROOM, "%s/%s", home, tail)
                                  : -1;
     return n > 0 && n < PATH_ROOM && is_folder(path);
 }

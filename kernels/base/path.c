@@ -19,17 +19,18 @@ Status path_too_long(const char *path, Error *error) {
     return error_set(error, STATUS_USAGE, "%s: the path is too long", quote(path).text);
 }
 
-const char *path_home(Error *error) {
-    const char *home = getenv("HOME");
-    if (!home || !*home) {
+const char *path_home(const char *instead, Error *error) {
+    const char *home = getenv("HOME"), * or = instead ? " or " : "";
+    const bool said = home && *home;
+    if (!said) {
         const struct passwd *user = getpwuid(getuid());
         home = user ? user->pw_dir : NULL;
     }
     if (home && home[0] == '/') return home;
-    if (home && *home)
+    if (said)
         error_set(error, STATUS_FILE, "HOME is %s, a path that does not begin with /", quote(home).text);
     else
-        error_set(error, STATUS_FILE, "no home folder is known: set HOME");
+        error_set(error, STATUS_FILE, "no home folder is known: set HOME%s%s", or, instead ? instead : "");
     return NULL;
 }
 
@@ -41,8 +42,8 @@ static Status path_of(const char *variable, const char *fallback, const char *ta
     if (base && base[0] == '/') {
         length = snprintf(path, PATH_ROOM, "%s/palaver/%s", base, tail);
     } else {
-        const char *home = path_home(error);
-        if (!home) return error->status;
+        const char *home = path_home(variable, error);
+        if (!home) return STATUS_FILE;
         length = snprintf(path, PATH_ROOM, "%s/%s/palaver/%s", home, fallback, tail);
     }
     return length < 0 || length >= PATH_ROOM ? path_too_long(path, error) : STATUS_OK;

@@ -22,8 +22,9 @@ Status path_too_long(const char *path, Error *error);
 // "FOLDER/NAME", malloc'ed; NULL without memory.
 char *path_join(const char *folder, const char *name);
 
-// $HOME, or the user's home folder as the system knows it: a path from / on. NULL: there is none; the error says why.
-const char *path_home(Error *error);
+// $HOME, or the user's home folder as the system knows it: a path from / on. NULL: there is none; the error, of
+// STATUS_FILE, says why, and which variables would do `instead` (NULL: none).
+const char *path_home(const char *instead, Error *error);
 
 // Writes the path of `tail` ("conversations") below palaver's state folder into path [PATH_ROOM]. A relative XDG
 // variable is ignored, as the specification asks. STATUS_FILE: no home folder is known.
