@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "tokenizer/byte_level.h"
+#include "kernels/base/text/quote.h"
 #include "kernels/base/text/utf8.h"
 
 typedef struct Merge {
@@ -106,8 +107,11 @@ Status bpe_add_merge(Bpe *bpe, const char *left, size_t left_size, const char *r
     if (left_id < 0 || right_id < 0 || id < 0) {
         const char *missing = left_id < 0 ? left : right_id < 0 ? right : bpe->joined.bytes;
         size_t size = left_id < 0 ? left_size : right_id < 0 ? right_size : bpe->joined.size;
-        return error_set(error, STATUS_FILE, "merge %lld needs the piece '%.*s', which the vocabulary lacks",
-                         (long long)rank, (int)(size < 80 ? size : 80), missing ? missing : "");
+        return error_set(
+            error, STATUS_FILE,
+            "merge %lld needs the piece '%s', which the vocabulary lacks: the tokenizer is damaged, "
+            "fetch it again",
+            (long long)rank, quote_bytes(missing ? missing : "", size).text);
     }
     // A pair that is listed twice keeps its last rank, as in the tokenizers package.
     *(Merge *)merge_slot(bpe, pair_of(left_id, right_id)) =

@@ -1,15 +1,23 @@
 #include "kernels/base/status.h"
 
+#include "kernels/base/text/utf8.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-// Names and texts in messages come from files: no line break and no control character (also those that UTF-8
-// spells C2 80 to C2 9F) may reach a terminal through them.
+// Names and texts in messages come from files: nothing that a terminal obeys may reach it through them, no line break, and
+// no byte that is of no character, which some terminals obey too.
 static void make_one_line(char *message) {
-    for (unsigned char *c = (unsigned char *)message; *c; c++) {
-        if (*c < 0x20 || *c == 0x7F) *c = ' ';
-        if (*c == 0xC2 && c[1] >= 0x80 && c[1] < 0xA0) c[0] = c[1] = ' ';
+    uint32_t code;
+    for (size_t left = strlen(message); left > 0;) {
+        const int n = utf8_next(message, left, &code);
+        const size_t length = n > 0 ? (size_t)n : n < 0 ? (size_t)-n : left;
+        if (n <= 0)
+            memset(message, '?', length);
+        else if (utf8_is_obeyed(code))
+            memset(message, ' ', length);
+        message += length, left -= length;
     }
 }
 

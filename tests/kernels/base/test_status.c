@@ -47,6 +47,17 @@ static void control_characters_become_spaces(void **state) {
     assert_string_equal(e.message, "x y: piece 'a b [2J   \u00e9'");
 }
 
+static void bytes_of_no_character_do_not_reach_a_terminal(void **state) {
+    (void)state;
+    Error e;
+    error_set(&e, STATUS_FILE, "piece '%s'",
+              "a\x9b"
+              "2J\xff\xe2\x82z\u202ey\xc3\xa9");
+    assert_string_equal(e.message, "piece 'a?2J???z   y\u00e9'");
+    error_prefix(&e, "%s: ", "\xf0\x9f\x98");
+    assert_string_equal(e.message, "???: piece 'a?2J???z   y\u00e9'");
+}
+
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(set_fills_and_returns),
@@ -54,6 +65,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_failure_that_nobody_listens_to_stays_one),
         cmocka_unit_test(long_messages_are_cut),
         cmocka_unit_test(control_characters_become_spaces),
+        cmocka_unit_test(bytes_of_no_character_do_not_reach_a_terminal),
     };
     return test_main("status", argc, argv, tests);
 }
