@@ -213,7 +213,7 @@ Status cuda_split_plan(const CudaBackend *cuda, const Step *step, const AttendHe
     for (int s = 0; s < step->n_sequences; s++) evicted = evicted || step->sequences[s].n_evicted > 0;
     Status status = cuda_check(split_fit(&cuda->device.card, kv, heads, plan->tokens, evicted, &fit), error,
                                "splits of a cache");
-    plan->blocks_a_sm = fit.blocks_a_sm;
+    plan->blocks_a_sm = fit.blocks_a_sm, plan->once = fit.once;
     const int rows = plan->tokens * (heads->n_heads / heads->n_kv_heads);
     if (fit.rows > 0) plan->row_tiles = (rows + fit.rows - 1) / fit.rows;
     return status;
@@ -226,7 +226,7 @@ static int split_slots(const CudaBackend *cuda, const Step *step, const StepSequ
                    plan->row_tiles, plan->blocks_a_sm, plan->tokens > 1 && step->n_tokens <= FLAT_BESIDE};
     const TileCut cut(step, &plan->heads);
     c.slots = q->n_slots;
-    c.latent = plan->heads.head_dim == ATTEND_LATENT_ROW;
+    c.latent = plan->heads.head_dim == ATTEND_LATENT_ROW, c.once = plan->once;
     for (int s = 0; s < step->n_sequences && step->kind != STEP_DECODING; s++) {
         const StepSequence *other = &step->sequences[s];
         c.indexes += (int64_t)other->n_slots * cut.few_tiles(other);

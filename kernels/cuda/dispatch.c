@@ -386,7 +386,7 @@ int dispatch_split_slots(const Card *card, const SplitCase *c) {
         // Where four splits are left: fewer take longer than what follows gains.
         if (c->beside && c->slots <= MOST_BESIDE && card->n_sms >= 4 * blocks) a_sm = 1;
         int64_t round = card->n_sms * a_sm;
-        bool once = c->cache == DTYPE_INT4 || c->cache == DTYPE_F32; // as measured: NOTES.md
+        bool once = c->once || c->cache == DTYPE_INT4 || c->cache == DTYPE_F32; // as measured: NOTES.md
         if (c->indexes * blocks / round > LONG_SPLIT && !once) round *= 2;
         int64_t n = round / blocks > 0 ? round / blocks : 1;
         slots = (c->indexes + n - 1) / n;

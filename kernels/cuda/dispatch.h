@@ -302,9 +302,10 @@ typedef struct SplitCase {
     int64_t slots;   // of the sequence; not DECODING: the most of any
     int64_t indexes; // not DECODING: that all tiles of few tokens look at, one after the other
     bool latent;     // of rows for all heads, of which 64 keep a block busy as long as 128 of other keys
+    bool once;       // in one round: see dispatch_splits_by_wgmma()
 } SplitCase;
 
-// Rows of queries to a KV head that a split takes: of tiles of at most `tokens` tokens.
+// What attends in splits: tiles of at most `tokens` tokens.
 typedef struct SplitRowsCase {
     DType cache;
     int n_kv_heads, head_dim, tokens, rows; // rows: tokens × the heads that share a KV head
@@ -312,8 +313,8 @@ typedef struct SplitRowsCase {
     bool based;                             // scores have bases that were measured: no running maxima
 } SplitRowsCase;
 enum { SPLIT_WGMMA_ROWS = 64 };
-// Whether wgmmas take 64 of them at once (attention/split_wgmma.cu), or mma.sync 16: where a multiprocessor has a block
-// without more than four splits of a head, which the last of their blocks puts together by itself.
+// Whether a block takes 64 rows by wgmma (attention/split_wgmma.cu) or 16 by mma.sync: where four splits of a tile's heads
+// are enough to give every multiprocessor a block, for one block joins all splits of its 64 rows.
 bool dispatch_splits_by_wgmma(const Card *card, const SplitRowsCase *rows);
 
 // Indexes of a split.

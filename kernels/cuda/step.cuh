@@ -62,6 +62,7 @@ struct SplitPlan {
     DType cache;
     int tokens;                 // the most of a tile of few
     int blocks_a_sm, row_tiles; // see SplitCase
+    bool once;
 };
 
 // Room that a step's arrays have on the device, so that steps of about the same size lie at the same places. Tokens

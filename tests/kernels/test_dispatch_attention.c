@@ -153,33 +153,37 @@ static void splits_are_of_the_step_alone(void **state) {
         int slots;
     } CASES[] = {
         // One token among nobody: four blocks a multiprocessor are 528, 66 for each KV head.
-        {{STEP_ANY, DTYPE_F16, 8, 1, 4, false, 8192, 8192, false}, 128},    // 8192 / 66 = 125
-        {{STEP_ANY, DTYPE_F16, 8, 1, 4, false, 65536, 65536, false}, 1024}, // 993
-        {{STEP_ANY, DTYPE_F16, 8, 1, 4, false, 262144, 262144, false},
+        {{STEP_ANY, DTYPE_F16, 8, 1, 4, false, 8192, 8192, false, false}, 128},    // 8192 / 66 = 125
+        {{STEP_ANY, DTYPE_F16, 8, 1, 4, false, 65536, 65536, false, false}, 1024}, // 993
+        {{STEP_ANY, DTYPE_F16, 8, 1, 4, false, 262144, 262144, false, false},
          2048}, // two rounds: 262144 / 132 = 1986
-        {{STEP_ANY, DTYPE_INT4, 8, 1, 4, false, 262144, 262144, false}, 4032}, // but not of int4: 3972
-        {{STEP_ANY, DTYPE_F16, 8, 1, 2, false, 65536, 65536, false},
+        {{STEP_ANY, DTYPE_INT4, 8, 1, 4, false, 262144, 262144, false, false}, 4032}, // but not of int4: 3972
+        {{STEP_ANY, DTYPE_F16, 8, 1, 2, false, 65536, 65536, false, false},
          2048}, // two blocks each: 65536 / 33 = 1986
-        {{STEP_ANY, DTYPE_F16, 8, 1, 0, false, 65536, 65536, false},
+        {{STEP_ANY, DTYPE_F16, 8, 1, 0, false, 65536, 65536, false, false},
          1024}, // plain kernel: as if there were four
-        {{STEP_ANY, DTYPE_F16, 8, 1, 4, false, 100, 100, false}, 128},
-        {{STEP_ANY, DTYPE_F16, 8, 1, 4, false, 8192, 64 * 8192, false}, 4032}, // 64 rows: 524288 / 132 = 3972
+        {{STEP_ANY, DTYPE_F16, 8, 1, 4, false, 100, 100, false, false}, 128},
+        {{STEP_ANY, DTYPE_F16, 8, 1, 4, false, 8192, 64 * 8192, false, false},
+         4032}, // 64 rows: 524288 / 132 = 3972
         // A short prompt before a flat GEMM: one block a multiprocessor, 4 splits of 32 KV heads, but of long caches.
-        {{STEP_ANY, DTYPE_F16, 32, 1, 2, true, 1040, 1040, false}, 320},  // 1040 / 4 = 260
-        {{STEP_ANY, DTYPE_F16, 32, 1, 2, false, 1040, 1040, false}, 192}, // 1040 / 8 = 130
-        {{STEP_ANY, DTYPE_F16, 32, 2, 2, true, 1056, 1056, false},
+        {{STEP_ANY, DTYPE_F16, 32, 1, 2, true, 1040, 1040, false, false}, 320},  // 1040 / 4 = 260
+        {{STEP_ANY, DTYPE_F16, 32, 1, 2, false, 1040, 1040, false, false}, 192}, // 1040 / 8 = 130
+        {{STEP_ANY, DTYPE_F16, 32, 2, 2, true, 1056, 1056, false, false},
          320}, // two blocks share a head's rows: 1056 / 4 = 264
-        {{STEP_ANY, DTYPE_F16, 32, 1, 2, true, 8192, 8192, false}, 1024},
+        {{STEP_ANY, DTYPE_F16, 32, 1, 2, true, 8192, 8192, false, false}, 1024},
         // A row among others: a quarter of the multiprocessors, four splits, or as many as 1,024 indexes each make.
-        {{STEP_DECODING, DTYPE_F16, 8, 1, 4, false, 2048, 0, false}, 512},
-        {{STEP_DECODING, DTYPE_F16, 8, 1, 1, false, 2048, 0, false}, 512},
-        {{STEP_DECODING, DTYPE_INT4, 8, 1, 0, false, 2048, 777, false}, 512},
-        {{STEP_DECODING, DTYPE_F16, 8, 1, 4, false, 65536, 0, false}, 1024},
-        {{STEP_DECODING, DTYPE_F16, 8, 1, 4, false, 1 << 20, 0, false}, 4160}, // at most 256 of a tile
+        {{STEP_DECODING, DTYPE_F16, 8, 1, 4, false, 2048, 0, false, false}, 512},
+        {{STEP_DECODING, DTYPE_F16, 8, 1, 1, false, 2048, 0, false, false}, 512},
+        {{STEP_DECODING, DTYPE_INT4, 8, 1, 0, false, 2048, 777, false, false}, 512},
+        {{STEP_DECODING, DTYPE_F16, 8, 1, 4, false, 65536, 0, false, false}, 1024},
+        {{STEP_DECODING, DTYPE_F16, 8, 1, 4, false, 1 << 20, 0, false, false}, 4160}, // at most 256 of a tile
         // Rows for all heads: a block a multiprocessor.
-        {{STEP_ANY, DTYPE_F16, 1, 1, 1, false, 1024, 1024, true}, 64},
-        {{STEP_ANY, DTYPE_F16, 1, 1, 1, false, 32768, 32768, true}, 256}, // 32768 / 132 = 249
-        {{STEP_DECODING, DTYPE_F16, 1, 2, 1, false, 2048, 0, true}, 128}, // 16 splits
+        {{STEP_ANY, DTYPE_F16, 1, 1, 1, false, 1024, 1024, true, false}, 64},
+        {{STEP_ANY, DTYPE_F16, 1, 1, 1, false, 32768, 32768, true, false}, 256}, // 32768 / 132 = 249
+        {{STEP_DECODING, DTYPE_F16, 1, 2, 1, false, 2048, 0, true, false}, 128}, // 16 splits
+        // Four splits of 32 heads in one round, and in two.
+        {{STEP_ANY, DTYPE_F16, 32, 1, 1, true, 16384, 16384, false, true}, 4096},
+        {{STEP_ANY, DTYPE_F16, 32, 1, 1, true, 16384, 16384, false, false}, 2048},
     };
     for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++)
         if (dispatch_split_slots(&HOPPER, &CASES[i].c) != CASES[i].slots)
@@ -187,7 +191,7 @@ static void splits_are_of_the_step_alone(void **state) {
                      CASES[i].slots);
 }
 
-// 64 rows of queries at once, on 132 multiprocessors: from 32 blocks of a KV head's rows on.
+// 64 rows of queries at once, on 132 multiprocessors: where a tile's rows make 27 blocks or more.
 static void rows_by_wgmma(void **state) {
     (void)state;
     static const struct {
@@ -199,8 +203,10 @@ static void rows_by_wgmma(void **state) {
         {{DTYPE_F16, 32, 128, 8, 8, false, false}, false},   // mma.sync has these as one tile
         {{DTYPE_F16, 32, 128, 1, 16, false, false}, false},  // a row among others
         {{DTYPE_F16, 8, 128, 32, 128, false, false}, false}, // 16 blocks: eight splits each
-        {{DTYPE_F16, 8, 128, 33, 132, false, false}, false}, // 24: five
-        {{DTYPE_F16, 8, 128, 64, 256, false, false}, true},  // 32
+        {{DTYPE_F16, 16, 128, 32, 64, false, false}, false},
+        {{DTYPE_F16, 16, 128, 64, 128, false, false}, true}, // 32: four
+        {{DTYPE_F16, 27, 128, 9, 9, false, false}, true},
+        {{DTYPE_F16, 26, 128, 9, 9, false, false}, false},
         {{DTYPE_F16, 71, 64, 64, 64, false, false}, true},
         {{DTYPE_BF16, 32, 128, 16, 16, false, false}, false},
         {{DTYPE_INT8, 32, 128, 16, 16, false, false}, false},

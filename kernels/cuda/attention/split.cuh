@@ -45,6 +45,7 @@ struct SplitFit {
     int rows;        // that a block takes together
     size_t shared;   // bytes of a block's shared memory; 0: there is no such kernel
     int blocks_a_sm; // that a multiprocessor of this card holds, at most MOST_BLOCKS_A_SM; 0: none
+    bool once;       // see SplitCase
 };
 enum { MOST_BLOCKS_A_SM = 4, MOST_SPLIT_ROWS = 16 };
 // evicted: a sequence of the step has evicted tokens.

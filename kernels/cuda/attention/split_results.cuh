@@ -5,8 +5,8 @@
 
 #include "kernels/cuda/attention/split_warp.cuh"
 
-// Of a block's warps or warpgroups, in the place of the rings, with bases of weights and their sums. Between rows lie
-// numbers of nobody's, so that what a warp's lanes leave at once falls into different banks.
+// Of a block's warps or warpgroups, where their rings were, with bases of weights and their sums. Rows are padded, so that
+// what a warp's lanes leave at once falls into different banks.
 template <class Shape, int HEAD> struct SplitResults {
     float sums[Shape::RESULTS][Shape::HEADS][HEAD + Shape::BETWEEN]; // first, for they are read by 16 bytes
     float2 weights[Shape::RESULTS][Shape::HEADS];
@@ -91,7 +91,7 @@ __device__ inline void join_results(const SplitArguments &s, const SplitResults<
     constexpr int N = Shape::RESULTS;
     typedef SplitQuads<Shape, HEAD> Quads;
     const Quads quads = {n_rows, s.l.a.head_dim};
-#pragma unroll
+#pragma unroll(Quads::TURNS > 4 ? 2 : Quads::TURNS)
     for (int t = 0; t < Quads::TURNS; t++) {
         const int row = Quads::row(t), d = Quads::element(t);
         if (!quads.there(t)) continue;

@@ -1,5 +1,6 @@
 // The kernel of attention/split.cuh for rows by the dozen, on Hopper, of a cache in f16: what somebody says in a long talk.
-// A block takes 64 rows, tokens × heads that share a KV head; rows that are not there cost nothing but their place. Its two
+// A block takes 64 rows, tokens × heads that share a KV head; rows that are not there are
+// multiplied with the others, but neither loaded nor stored. Its two
 // warpgroups take units of 32 keys in turns, each through a ring of its own, and multiply them by wgmma as attention/wgmma.cu
 // does: keys are brought to a row once, where warps of attention/split_warp.cuh would bring them to each 16 rows anew.
 #include "kernels/cuda/attention/split_results.cuh"
@@ -17,9 +18,12 @@ template <int HEAD> struct WgmmaShape {
 };
 enum {
     WGMMA_SPLIT_THREADS = 256,
-    WGMMA_SPLIT_REGISTERS = 160, // beside a flat GEMM's
+    WGMMA_SPLIT_REGISTERS = 136,
     WGMMA_SPLIT_STATIC = 6 << 10 // what the kernel declares itself, at most
 };
+// Two of its warps and three of a flat GEMM's find room in a quarter of a multiprocessor, whose ring is filled meanwhile.
+static_assert(2 * 32 * WGMMA_SPLIT_REGISTERS + 3 * 32 * FLAT_REGISTERS <= 16384,
+              "no room beside a flat GEMM");
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
@@ -314,7 +318,7 @@ cudaError_t split_wgmma_launch(CudaBackend *cuda, const SplitArguments *a) {
 }
 
 template <int HEAD> static cudaError_t fit_of(SplitFit *fit) {
-    fit->rows = SPLIT_WGMMA_ROWS;
+    fit->rows = SPLIT_WGMMA_ROWS, fit->once = true;
     fit->shared = shared_bytes<HEAD>() + WGMMA_SPLIT_STATIC;
     cudaError_t code = allow_shared<HEAD>();
     if (code != cudaSuccess) return code;

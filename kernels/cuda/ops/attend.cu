@@ -74,7 +74,7 @@ static cudaError_t attend_few(CudaBackend *cuda, AttendLaunch l) {
     if (code != cudaSuccess) return code;
     c.split_shared = fit.shared;
     AttendKernel kernel = dispatch_attend(&cuda->device.card, &c);
-    cuda->step.chosen.few = dispatch_attend_name(kernel);
+    cuda->step.chosen.few = kernel == ATTEND_SPLIT && fit.once ? "split wgmma" : dispatch_attend_name(kernel);
     if (kernel != ATTEND_SPLIT && kernel != ATTEND_LATENT)
         l.a.tiles += cuda->step.n_tiles; // splits name their tiles
     return attend_by(cuda, kernel, true, l);
