@@ -164,9 +164,8 @@ Status journal_sync(Journal *journal, const Transcript *transcript, Error *error
 
 // Puts what follows the last whole record into NAME.torn, behind what is there.
 static Status keep_torn(const Journal *journal, const char *bytes, size_t size, Error *error) {
-    char folder[PATH_ROOM], path[JOURNAL_PATH_ROOM];
-    if (journal_folder(folder, error)) return error->status;
-    snprintf(path, sizeof path, "%s/%.*s.torn", folder, JOURNAL_NAME_ROOM, journal->name);
+    char path[JOURNAL_PATH_ROOM];
+    if (journal_torn_path(journal->name, path, error)) return error->status;
     int file = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     bool ok =
         file >= 0 && write(file, bytes, size) == (ssize_t)size && write(file, "\n", 1) == 1 && !fsync(file);
@@ -238,16 +237,31 @@ typedef struct PassedOver {
 
 // The one that --resume means without a name: the last that somebody has talked in, else the last of all; a damaged one
 // that goes on in a mended copy is neither.
+static bool anything_said(const JournalEntry *entry) {
+    char *topic = journal_topic(entry->name);
+    const bool said = !topic || *topic;
+    free(topic);
+    return said;
+}
+
 static size_t find_last(const JournalList *list, PassedOver *passed) {
-    size_t last = list->count;
+    size_t last = list->count, unsaid = list->count;
+    int n_unsaid = 0; // before one in which something is said
     for (size_t i = list->count; i-- > 0;) {
         const JournalState state = journal_state(&list->entries[i]);
         passed->empty += state == JOURNAL_EMPTY;
         if (state == JOURNAL_LOST && !passed->lost++) passed->name = list->entries[i].name;
         if (state < JOURNAL_SCRIPT || journal_is_mended_later(list, i)) continue;
-        if (last == list->count) last = i;
-        if (state == JOURNAL_TALKED) return i;
+        if (!anything_said(&list->entries[i])) { // what it was begun with is all that it holds
+            n_unsaid += last == list->count;
+            if (unsaid == list->count) unsaid = i;
+            continue;
+        }
+        if (last == list->count || state == JOURNAL_TALKED) last = i;
+        if (state == JOURNAL_TALKED) break;
     }
+    if (last == list->count) return unsaid;
+    passed->empty += n_unsaid;
     return last;
 }
 

@@ -45,6 +45,9 @@ Status journal_path(const char *name, char *path, Error *error) {
 Status journal_snapshot_path(const char *name, char *path, Error *error) {
     return path_beside(name, JOURNAL_SNAPSHOT, path, error);
 }
+Status journal_torn_path(const char *name, char *path, Error *error) {
+    return path_beside(name, ".torn", path, error);
+}
 
 // ---- reading the folder -----------------------------------------------------------------------------------
 
@@ -243,10 +246,10 @@ bool journal_is_mended_later(const JournalList *list, size_t index) {
 }
 
 Status journal_delete(const char *name, Error *error) {
-    char path[JOURNAL_PATH_ROOM], snapshot[JOURNAL_PATH_ROOM];
+    char path[JOURNAL_PATH_ROOM], snapshot[JOURNAL_PATH_ROOM], torn[JOURNAL_PATH_ROOM];
     JournalList list;
     if (journal_list_read(&list, error) || journal_path(name, path, error) ||
-        journal_snapshot_path(name, snapshot, error))
+        journal_snapshot_path(name, snapshot, error) || journal_torn_path(name, torn, error))
         return error->status;
     Status status = entry_called(&list, name) ? STATUS_OK : not_there(&list, name, error);
     journal_list_free(&list);
@@ -258,7 +261,7 @@ Status journal_delete(const char *name, Error *error) {
     else if (unlink(path))
         status = error_set(error, STATUS_FILE, "%s: %s", path, strerror(errno));
     else
-        (void)unlink(snapshot), file_sync_name(path);
+        (void)unlink(snapshot), (void)unlink(torn), file_sync_name(path);
     close(file);
     return status;
 }

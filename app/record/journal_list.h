@@ -34,6 +34,8 @@ Status journal_path(const char *name, char *path, Error *error);
 // Of the snapshot of what is cached, which lies beside it; likewise.
 #define JOURNAL_SNAPSHOT ".kv"
 Status journal_snapshot_path(const char *name, char *path, Error *error);
+// Of what stood behind its last whole record; likewise.
+Status journal_torn_path(const char *name, char *path, Error *error);
 
 // All that are there; an empty list where there is no folder.
 Status journal_list_read(JournalList *list, Error *error);

@@ -71,6 +71,13 @@ Status transcript_take_line(Transcript *transcript, const char *line, size_t siz
     return parse_line(transcript, line, size, &torn, error);
 }
 
+static bool is_whole(const char *line, size_t size) {
+    json_t *record = json_loadb(line, size, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, NULL);
+    const bool whole = json_is_object(record);
+    json_decref(record);
+    return whole;
+}
+
 Status transcript_parse(const char *name, const char *text, size_t size, Transcript **transcript,
                         Error *error) {
     Error own;
@@ -84,7 +91,8 @@ Status transcript_parse(const char *name, const char *text, size_t size, Transcr
         const char *end = memchr(text + at, '\n', size - at);
         size_t length = end ? (size_t)(end - text) - at : size - at;
         bool is_last = !end || at + length + 1 == size, torn;
-        if (!end && new->has_header) break; // a record whose end was never written
+        // A record whose end was never written; one that lacks its line break alone is whole.
+        if (!end && new->has_header && !is_whole(text + at, length)) break;
         number++;
         status = parse_line(new, text + at, length, &torn, error);
         at += length + 1;

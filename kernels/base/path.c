@@ -28,7 +28,9 @@ const char *path_home(const char *instead, Error *error) {
     }
     if (home && home[0] == '/') return home;
     if (said)
-        error_set(error, STATUS_FILE, "HOME is %s, a path that does not begin with /", quote(home).text);
+        error_set(error, STATUS_FILE,
+                  "HOME is %s, a path that does not begin with /: set it to a whole one%s%s",
+                  quote(home).text, instead ? ", or " : "", instead ? instead : "");
     else
         error_set(error, STATUS_FILE, "no home folder is known: set HOME%s%s", or, instead ? instead : "");
     return NULL;
@@ -59,6 +61,10 @@ Status path_state(const char *tail, char *path, Error *error) {
 
 Status path_cache(const char *tail, char *path, Error *error) {
     return path_of("XDG_CACHE_HOME", ".cache", tail, path, error);
+}
+
+Status path_config(const char *tail, char *path, Error *error) {
+    return path_of("XDG_CONFIG_HOME", ".config", tail, path, error);
 }
 
 Status path_make_folder(const char *path, mode_t mode, Error *error) {
@@ -172,6 +178,11 @@ static Status find_named(const char *name, const char *folder, char *const *name
 
 Status path_find_model(const char *name, const char *program, char *path, Error *error) {
     char folder[PATH_ROOM];
+    if (name && *name && strlen(name) < PATH_ROOM &&
+        !access(name, F_OK)) { // whether there is a models folder or not
+        strcpy(path, name);
+        return STATUS_OK;
+    }
     Status status = path_models(folder, error);
     if (status) return status;
     size_t count;

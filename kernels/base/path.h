@@ -33,6 +33,9 @@ Status path_state(const char *tail, char *path, Error *error);
 // The same below palaver's cache folder: what can be made anew at any time.
 Status path_cache(const char *tail, char *path, Error *error);
 
+// The same below palaver's folder of settings.
+Status path_config(const char *tail, char *path, Error *error);
+
 // Where palaver's own models are, into path [PATH_ROOM].
 Status path_models(char *path, Error *error);
 

@@ -362,6 +362,9 @@ static Status measure(Engine *engine, const BenchSettings *settings, FILE *out, 
         if (behind.n)
             fprintf(out, "prompt    %d tokens behind %d: %.2f ms (median of %d)\n", b.prefill, b.depth,
                     1e3 * bench_median(&behind), behind.n);
+        else if (b.depth > 1 && b.parallel == 0)
+            fprintf(out, "prompt    %d tokens behind %d: the context of %d has no room for both\n", b.prefill,
+                    b.depth, engine_context_size(engine));
         char share[BENCH_SHARE_ROOM];
         fprintf(out, "decode    at %d tokens: %.2f ms a token, %.1f tok/s, %.1f GB/s%s (median of %d)\n",
                 b.depth, 1e3 * token, 1 / token, bytes / token / 1e9,

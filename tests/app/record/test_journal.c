@@ -2,6 +2,7 @@
 #include "tests/support/test.h"
 #include "tests/support/talk/transcripts.h"
 #include "app/record/journal.h"
+#include "app/record/journal_list.h"
 #include "kernels/base/file.h"
 #include "kernels/base/path.h"
 
@@ -44,7 +45,7 @@ static int tear_down(void **state) {
     return 0;
 }
 
-static void journal_path(const Home *home, const Journal *journal, char *path) {
+static void path_of(const Home *home, const Journal *journal, char *path) {
     snprintf(path, PATH_ROOM, "%s/palaver/conversations/%s.jsonl", home->path, journal_name(journal));
 }
 
@@ -65,7 +66,7 @@ static void test_a_journal_begins_with_the_first_turn(void **state) {
     transcript_say(t, TREE_START, "ask", "q", "r");
     umask(0);
     ok(journal_sync(journal, t, error));
-    journal_path(home, journal, path);
+    path_of(home, journal, path);
     assert_int_equal(mode_of(path), 0600);
     snprintf(path, sizeof path, "%s/palaver/conversations", home->path);
     assert_int_equal(mode_of(path), 0700);
@@ -111,7 +112,7 @@ static void test_a_torn_end_is_cut_off(void **state) {
     ok(journal_new(NULL, &journal, error));
     transcript_say(t, TREE_START, "ask", "q", "r");
     ok(journal_sync(journal, t, error));
-    journal_path(home, journal, path);
+    path_of(home, journal, path);
     journal_close(journal);
     FILE *file = fopen(path, "ab");
     fputs("{\"record\":\"turn\",\"no", file);
@@ -123,6 +124,61 @@ static void test_a_torn_end_is_cut_off(void **state) {
     transcript_free(again);
     ok(journal_resume(NULL, &journal, &again, error));
     assert_int_equal(tree_depth(transcript_tree(again)), 2);
+    char name[PATH_ROOM];
+    snprintf(name, sizeof name, "%s", journal_name(journal));
+    journal_close(journal);
+    transcript_free(again);
+    transcript_free(t);
+    ok(journal_torn_path(name, path, error));
+    assert_int_equal(access(path, F_OK), 0);
+    ok(journal_delete(name, error)); // and with it what was torn off
+    assert_int_equal(access(path, F_OK), -1);
+}
+
+// An editor has taken the last line break: nothing is lost for that, nor what is said behind it.
+static void test_an_end_without_its_line_break_is_whole(void **state) {
+    Home *home = *state;
+    Transcript *t = transcript_fresh(), *again;
+    Journal *journal;
+    char path[PATH_ROOM];
+    struct stat facts;
+    ok(journal_new(NULL, &journal, error));
+    transcript_say(t, TREE_START, "ask", "q", "r");
+    ok(journal_sync(journal, t, error));
+    path_of(home, journal, path);
+    journal_close(journal);
+    assert_int_equal(stat(path, &facts), 0);
+    assert_int_equal(truncate(path, facts.st_size - 1), 0);
+    ok(journal_resume(NULL, &journal, &again, error));
+    assert_string_equal(journal_note(journal), "");
+    assert_int_equal(tree_depth(transcript_tree(again)), 1);
+    transcript_say(again, 0, "ask", "q2", "r2");
+    ok(journal_sync(journal, again, error));
+    journal_close(journal);
+    transcript_free(again);
+    ok(journal_resume(NULL, &journal, &again, error));
+    assert_int_equal(tree_depth(transcript_tree(again)), 2);
+    journal_close(journal);
+    transcript_free(again);
+    transcript_free(t);
+}
+
+// One whose first question was never whole says nothing that could be gone on with.
+static void test_a_journal_in_which_nothing_is_said_is_passed_over(void **state) {
+    Home *home = *state;
+    Transcript *t = transcript_fresh(), *again;
+    Journal *journal;
+    char folder[PATH_ROOM], path[PATH_ROOM + 32];
+    ok(journal_new("first", &journal, error));
+    transcript_say(t, TREE_START, "ask", "q", "r");
+    ok(journal_sync(journal, t, error));
+    journal_close(journal);
+    snprintf(folder, sizeof folder, "%s/palaver/conversations", home->path);
+    snprintf(path, sizeof path, "%s/second.jsonl", folder);
+    ok(file_write(path, HEADER_LINE, strlen(HEADER_LINE), 0600, error));
+    ok(journal_resume(NULL, &journal, &again, error));
+    assert_string_equal(journal_name(journal), "first");
+    assert_string_equal(journal_note(journal), "1 empty journal is passed over");
     journal_close(journal);
     transcript_free(again);
     transcript_free(t);
@@ -168,7 +224,7 @@ static void test_a_full_disk_is_an_error_and_passes(void **state) {
     ok(journal_new(NULL, &journal, error));
     transcript_say(t, TREE_START, "ask", "q", "r");
     ok(journal_sync(journal, t, error));
-    journal_path(home, journal, path);
+    path_of(home, journal, path);
     stat(path, &facts);
     struct rlimit before, full;
     getrlimit(RLIMIT_FSIZE, &before);
@@ -199,6 +255,8 @@ int main(int argc, char **argv) {
         WITH_FOLDER(test_a_journal_begins_with_the_first_turn),
         WITH_FOLDER(test_resume_goes_on_behind_the_log),
         WITH_FOLDER(test_a_torn_end_is_cut_off),
+        WITH_FOLDER(test_an_end_without_its_line_break_is_whole),
+        WITH_FOLDER(test_a_journal_in_which_nothing_is_said_is_passed_over),
         WITH_FOLDER(test_resume_by_name),
         WITH_FOLDER(test_a_full_disk_is_an_error_and_passes),
     };

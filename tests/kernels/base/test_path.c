@@ -67,7 +67,9 @@ static void test_a_relative_home_is_named(void **state) {
     Error error;
     assert_int_equal(setenv("HOME", "beside", 1), 0);
     assert_int_equal(path_state("conversations", path, &error), STATUS_FILE);
-    assert_string_equal(error.message, "HOME is beside, a path that does not begin with /");
+    assert_string_equal(error.message,
+                        "HOME is beside, a path that does not begin with /: set it to a whole one, "
+                        "or XDG_STATE_HOME");
     assert_int_equal(kept ? setenv("HOME", kept, 1) : unsetenv("HOME"), 0);
     free(kept);
 }
