@@ -235,8 +235,6 @@ typedef struct PassedOver {
     const char *name; // of the lost ones the last
 } PassedOver;
 
-// The one that --resume means without a name: the last that somebody has talked in, else the last of all; a damaged one
-// that goes on in a mended copy is neither.
 static bool anything_said(const JournalEntry *entry) {
     char *topic = journal_topic(entry->name);
     const bool said = !topic || *topic;
@@ -244,6 +242,9 @@ static bool anything_said(const JournalEntry *entry) {
     return said;
 }
 
+// The one that --resume means without a name: the last that somebody has talked in, else the last of all; a damaged one
+// that goes on in a mended copy is neither, nor, where
+// there is another, one in which nothing is said.
 static size_t find_last(const JournalList *list, PassedOver *passed) {
     size_t last = list->count, unsaid = list->count;
     int n_unsaid = 0; // before one in which something is said
