@@ -7,6 +7,7 @@
 #include "app/models/models.h"
 #include "app/process/signals.h"
 #include "app/ranks/ranks.h"
+#include "app/terminal/text_shown.h"
 #include "engine/model/model.h"
 #include "kernels/base/hash.h"
 #include "kernels/base/path.h"
@@ -38,7 +39,8 @@ Status chat_model_check(Chat *chat, Transcript *transcript, Error *error) {
                 *theirs.chat_template
                     ? "[this conversation was with %s (template %s); its replies are read again as text]"
                     : "[this conversation was with %s%s; its replies are read as text]",
-                *name ? name : "a model that it does not name", theirs.chat_template);
+                *name ? text_escaped(name).text : "a model that it does not name",
+                text_escaped(theirs.chat_template).text);
         return transcript_set_model(transcript, &ours, error);
     }
     for (int i = 0; i < transcript_tree(transcript)->n; i++) {

@@ -32,15 +32,15 @@ void report_banner(Chat *chat) {
     format_bytes((double)model_weight_bytes(model), weights);
     format_bytes((double)memory.cache, cache);
     engine_describe_backend(chat->model.engine, backend, sizeof backend);
-    screen_say(chat->screen, "%s: %s, %s parameters%s%s%s, %s, %s", name, model->architecture, parameters,
-               *active ? ", " : "", active, *active ? " active" : "", conversion_weights_name(model),
-               weights);
+    screen_say(chat->screen, "%s: %s, %s parameters%s%s%s, %s, %s", text_escaped(name).text,
+               model->architecture, parameters, *active ? ", " : "", active, *active ? " active" : "",
+               conversion_weights_name(model), weights);
     const bool beside = *note && strlen(backend) + strlen(note) + 3 <= BANNER_COLUMNS;
     screen_say(chat->screen, "%s%s%s%s", backend, beside ? " (" : "", beside ? note : "", beside ? ")" : "");
     if (*note && !beside) screen_say(chat->screen, "not on the GPU: %s", note);
     screen_say(chat->screen, "context %d tokens (%s, %s), template %s; /help lists the commands",
                engine_context_size(chat->model.engine), dtype_name(engine_cache_type(chat->model.engine)),
-               cache, chat_template_name(chat->model.chat_template));
+               cache, text_escaped(chat_template_name(chat->model.chat_template)).text);
 }
 
 // ---- after a turn -----------------------------------------------------------------------------------------
@@ -220,10 +220,10 @@ void report_stats(Chat *chat) {
     }
     if (chat->record.journal && chat->record.failed)
         screen_say(chat->screen, "journal       cannot be written; /save FILE keeps the conversation");
-    else if (chat->record.journal && *journal_name(chat->record.journal))
-        screen_say(chat->screen, "journal       %s (palaver --resume=%s)", journal_name(chat->record.journal),
-                   journal_name(chat->record.journal));
-    else
+    else if (chat->record.journal && *journal_name(chat->record.journal)) {
+        const TextEscaped name = text_escaped(journal_name(chat->record.journal));
+        screen_say(chat->screen, "journal       %s (palaver --resume=%s)", name.text, name.text);
+    } else
         screen_say(chat->screen, "journal       %s",
                    chat->record.journal ? "begins with the first turn" : "off");
 }

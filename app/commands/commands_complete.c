@@ -2,6 +2,7 @@
 #include "app/commands/commands_internal.h"
 #include "app/models/models.h"
 #include "app/record/journal_list.h"
+#include "app/terminal/text_shown.h"
 
 #include <dirent.h>
 #include <stdio.h>
@@ -95,7 +96,7 @@ static void offer_conversations(const Completing *c) {
     JournalList list;
     Error ignored;
     if (journal_list_read(&list, &ignored)) return;
-    for (size_t i = 0; i < list.count; i++) offer(c, list.entries[i].name, ' ');
+    for (size_t i = 0; i < list.count; i++) offer(c, text_escaped(list.entries[i].name).text, ' ');
     journal_list_free(&list);
 }
 

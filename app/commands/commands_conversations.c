@@ -40,8 +40,9 @@ static void list_entry(const Chat *chat, const JournalEntry *entry, FILE *out) {
     struct tm local;
     if (localtime_r(&entry->changed.tv_sec, &local)) strftime(when, sizeof when, "%Y-%m-%d %H:%M", &local);
     char *topic = journal_topic(entry->name);
-    int columns = text_columns(entry->name, strlen(entry->name));
-    fprintf(out, "%c %s%*s  %s  ", is_current(chat, entry->name) ? '*' : ' ', entry->name,
+    const TextEscaped name = text_escaped(entry->name);
+    int columns = text_columns(name.text, strlen(name.text));
+    fprintf(out, "%c %s%*s  %s  ", is_current(chat, entry->name) ? '*' : ' ', name.text,
             columns < NAME_COLUMNS ? NAME_COLUMNS - columns : 0, "", when);
     page_excerpt(out,
                  journal_is_empty(entry) ? "(empty)"
@@ -85,7 +86,7 @@ Status commands_conversations_switch(Chat *chat, const char *argument, Error *er
     if (!status && !already) status = chat_record_load(chat, transcript, journal, error);
     if (!status)
         screen_notice(chat_screen(chat), "[%s%s: %d turn%s so far]", already ? "already in " : "",
-                      list.entries[index].name, tree_depth(chat_tree(chat)),
+                      text_escaped(list.entries[index].name).text, tree_depth(chat_tree(chat)),
                       text_plural(tree_depth(chat_tree(chat))));
     journal_list_free(&list);
     return status;
@@ -97,7 +98,7 @@ Status commands_conversations_delete(Chat *chat, const char *argument, Error *er
         return error_set(error, STATUS_USAGE, "%s is the conversation you are in: /new or /switch first",
                          argument);
     Status status = journal_delete(argument, error);
-    if (!status) screen_notice(chat_screen(chat), "[%s is deleted]", argument);
+    if (!status) screen_notice(chat_screen(chat), "[%s is deleted]", text_escaped(argument).text);
     return status;
 }
 
@@ -111,7 +112,7 @@ Status commands_conversations_fork(Chat *chat, const char *argument, Error *erro
     snprintf(before, sizeof before, "%s", chat_record_name(chat));
     Status status = chat_record_fork(chat, *argument ? argument : NULL, error);
     if (!status)
-        screen_notice(chat_screen(chat), "[in %s now, a copy; /switch %s goes back]", chat_record_name(chat),
-                      before);
+        screen_notice(chat_screen(chat), "[in %s now, a copy; /switch %s goes back]",
+                      text_escaped(chat_record_name(chat)).text, text_escaped(before).text);
     return status;
 }

@@ -2,6 +2,7 @@
 #include "config/config_unknown.h"
 #include "app/commands/commands_internal.h"
 #include "app/terminal/page.h"
+#include "app/terminal/text_shown.h"
 
 #include <ctype.h>
 #include <inttypes.h>
@@ -32,7 +33,7 @@ static void print_setting(Chat *chat, const ConfigKey *key) {
     char value[VALUE_ROOM];
     config_print_value(&chat_settings(chat)->config, key, value, sizeof value);
     screen_say(chat_screen(chat), "%s.%s = %s  (%s)", key->section, key->name, value,
-               config_origin(&chat_settings(chat)->config, key));
+               text_escaped(config_origin(&chat_settings(chat)->config, key)).text);
 }
 
 // All of them, a section under its name.
@@ -48,7 +49,7 @@ static Status print_all(Chat *chat, Error *error) {
             fprintf(page.stream, "%s[%s]\n", i ? "\n" : "", keys[i].section);
         config_print_value(config, &keys[i], value, sizeof value);
         fprintf(page.stream, "%-17s = %-16s", keys[i].name, value);
-        fprintf(page.stream, "  (%s)\n", config_origin(config, &keys[i]));
+        fprintf(page.stream, "  (%s)\n", text_escaped(config_origin(config, &keys[i])).text);
     }
     page_show(&page, chat_screen(chat));
     return STATUS_OK;

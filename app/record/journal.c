@@ -2,6 +2,7 @@
 
 #include "app/record/journal_list.h"
 #include "app/record/transcript_salvage.h"
+#include "app/terminal/text_shown.h"
 #include "kernels/base/file.h"
 
 #include <errno.h>
@@ -182,7 +183,7 @@ static Status cut_torn_end(Journal *journal, const char *path, const char *text,
     if (ftruncate(journal->file, (off_t)journal->written))
         return error_set(error, STATUS_FILE, "%s: its torn end cannot be cut off: %s", path, strerror(errno));
     add_note(journal, "the last record of %.100s was not written whole: its %zu bytes are in %.100s.torn",
-             journal->name, torn, journal->name);
+             text_escaped(journal->name).text, torn, text_escaped(journal->name).text);
     return STATUS_OK;
 }
 
@@ -195,9 +196,9 @@ static void leave_damaged(Journal *journal, const char *note) {
         add_note(journal,
                  "%s. It goes on in a new copy; what was said since it was mended before is in %.100s "
                  "(--resume=%.100s)",
-                 note, name, name);
+                 note, text_escaped(name).text, text_escaped(name).text);
     else
-        add_note(journal, "%s. It goes on in %.100s; the file stays as it is", note, name);
+        add_note(journal, "%s. It goes on in %.100s; the file stays as it is", note, text_escaped(name).text);
     close(journal->file);
     journal->file = -1;
     memcpy(journal->name, name, sizeof name);
@@ -281,10 +282,10 @@ static void note_passed(Journal *journal, const PassedOver *passed) {
                  passed->empty == 1 ? " is" : "s are");
     if (passed->lost == 1)
         add_note(journal, "%.100s is passed over: nothing in it can be read; /delete removes it",
-                 passed->name);
+                 text_escaped(passed->name).text);
     else if (passed->lost)
         add_note(journal, "%d journals are passed over, %.100s the last: nothing in them can be read",
-                 passed->lost, passed->name);
+                 passed->lost, text_escaped(passed->name).text);
 }
 
 bool journal_is_named(const char *name) {

@@ -1,6 +1,7 @@
 #include "app/record/journal_list.h"
 
 #include "app/record/transcript_salvage.h"
+#include "app/terminal/text_shown.h"
 #include "kernels/base/array.h"
 #include "kernels/base/text/nearest.h"
 #include "kernels/base/text/quote.h"
@@ -100,11 +101,15 @@ Status journal_list_read(JournalList *list, Error *error) {
 
 // ---- names ------------------------------------------------------------------------------------------------
 
-// The entry called exactly so, or NULL.
+// The entry called exactly so, or shown so, or NULL.
 static const JournalEntry *entry_called(const JournalList *list, const char *name) {
-    for (size_t i = 0; i < list->count; i++)
-        if (!strcmp(list->entries[i].name, name)) return &list->entries[i];
-    return NULL;
+    const JournalEntry *shown = NULL;
+    for (size_t i = 0; i < list->count; i++) {
+        const JournalEntry *entry = &list->entries[i];
+        if (!strcmp(entry->name, name)) return entry;
+        if (!shown && !strcmp(text_escaped(entry->name).text, name)) shown = entry;
+    }
+    return shown;
 }
 
 static Status not_there(const JournalList *list, const char *name, Error *error) {
@@ -115,7 +120,7 @@ static Status not_there(const JournalList *list, const char *name, Error *error)
     free(names);
     if (nearest >= 0 && (size_t)nearest < list->count)
         return error_set(error, STATUS_FILE, "there is no conversation %s: did you mean %s?",
-                         quote(name).text, list->entries[nearest].name);
+                         quote(name).text, text_escaped(list->entries[nearest].name).text);
     char folder[PATH_ROOM];
     if (journal_folder(folder, error)) return error->status;
     return error_set(error, STATUS_FILE, "there is no conversation %s in %s", quote(name).text, folder);
@@ -248,10 +253,11 @@ bool journal_is_mended_later(const JournalList *list, size_t index) {
 Status journal_delete(const char *name, Error *error) {
     char path[JOURNAL_PATH_ROOM], snapshot[JOURNAL_PATH_ROOM], torn[JOURNAL_PATH_ROOM];
     JournalList list;
-    if (journal_list_read(&list, error) || journal_path(name, path, error) ||
-        journal_snapshot_path(name, snapshot, error) || journal_torn_path(name, torn, error))
-        return error->status;
-    Status status = entry_called(&list, name) ? STATUS_OK : not_there(&list, name, error);
+    if (journal_list_read(&list, error)) return error->status;
+    const JournalEntry *entry = entry_called(&list, name);
+    Status status = entry ? journal_path(entry->name, path, error) : not_there(&list, name, error);
+    if (entry && !status) status = journal_snapshot_path(entry->name, snapshot, error);
+    if (entry && !status) status = journal_torn_path(entry->name, torn, error);
     journal_list_free(&list);
     if (status) return status;
     int file = open(path, O_RDWR | O_CLOEXEC);

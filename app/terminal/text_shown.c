@@ -99,20 +99,43 @@ bool text_add_shown(Text *text, const char *bytes, size_t n, bool utf8) {
     return ok;
 }
 
+// The form within a line of the first of n bytes' characters, without a NUL, and its size. Returns how many bytes the
+// character takes.
+static size_t escape(const char *bytes, size_t n, char sign[TEXT_SIGN], size_t *size) {
+    uint32_t code;
+    size_t used = text_decode(bytes, n, &code);
+    bool bad = code == TEXT_REPLACEMENT && used < 3;
+    if (bad) used = 1, code = (unsigned char)*bytes;
+    if (bad || utf8_is_obeyed(code))
+        *size = (size_t)snprintf(sign, TEXT_SIGN, code < 0x100 ? "\\x%02x" : "\\u%04x", (unsigned)code);
+    else
+        memcpy(sign, bytes, *size = used);
+    return used;
+}
+
 bool text_print_escaped(FILE *out, const char *bytes, size_t n) {
     bool ok = true;
-    for (size_t i = 0; ok && i < n;) {
-        uint32_t code;
-        size_t used = text_decode(bytes + i, n - i, &code);
-        bool bad = code == TEXT_REPLACEMENT && used < 3;
-        if (bad) used = 1, code = (unsigned char)bytes[i];
-        if (bad || utf8_is_obeyed(code))
-            ok = fprintf(out, code < 0x100 ? "\\x%02x" : "\\u%04x", (unsigned)code) > 0;
-        else
-            ok = fwrite(bytes + i, 1, used, out) == used;
-        i += used;
+    for (size_t i = 0, size; ok && i < n;) {
+        char sign[TEXT_SIGN];
+        i += escape(bytes + i, n - i, sign, &size);
+        ok = fwrite(sign, 1, size, out) == size;
     }
     return ok;
+}
+
+TextEscaped text_escaped(const char *text) {
+    static const char ELLIPSIS[] = "…";
+    TextEscaped escaped;
+    size_t at = 0;
+    for (size_t left = strlen(text), used, size; left; text += used, left -= used, at += size) {
+        if (at > sizeof escaped.text - TEXT_SIGN - sizeof ELLIPSIS) {
+            memcpy(escaped.text + at, ELLIPSIS, sizeof ELLIPSIS);
+            return escaped;
+        }
+        used = escape(text, left, escaped.text + at, &size);
+    }
+    escaped.text[at] = 0;
+    return escaped;
 }
 
 void text_print_quoted(FILE *out, const char *bytes, size_t n) {

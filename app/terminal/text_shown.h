@@ -57,6 +57,12 @@ bool text_add_shown(Text *text, const char *bytes, size_t n, bool utf8);
 // For names and values that stand within a line: what cannot be shown, newlines, tabs and bad bytes among it, is \xNN
 // or \uNNNN. Asks for no memory. False: not written.
 bool text_print_escaped(FILE *out, const char *bytes, size_t n);
+// The same for a message: "[%s is deleted]", text_escaped(name).text. An ellipsis ends what takes more than a path can.
+enum { TEXT_ESCAPED_ROOM = 4096 };
+typedef struct TextEscaped {
+    char text[TEXT_ESCAPED_ROOM];
+} TextEscaped;
+TextEscaped text_escaped(const char *text);
 
 // The same in quotation marks, with \n and \t; a token's text, of which blanks are to be seen.
 void text_print_quoted(FILE *out, const char *bytes, size_t n);

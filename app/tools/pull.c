@@ -3,6 +3,7 @@
 #include "app/models/facts.h"
 #include "app/models/hub.h"
 #include "app/process/signals.h"
+#include "app/terminal/text_shown.h"
 #include "kernels/base/text/format.h"
 
 #include <stdlib.h>
@@ -107,6 +108,6 @@ int pull_main(Program *program) {
     if (status == STATUS_INTERRUPTED)
         error_set(&error, status, "stopped; the same command goes on where this one ended");
     if (status) return program_fail(program, &error, status == STATUS_USAGE ? EXIT_USAGE : EXIT_RUNTIME);
-    screen_say(program->screen, "%s is here: palaver %s", path, model);
+    screen_say(program->screen, "%s is here: palaver %s", text_escaped(path).text, text_escaped(model).text);
     return EXIT_WELL;
 }

@@ -3,6 +3,7 @@
 #include "app/models/default_model.h"
 #include "app/models/facts.h"
 #include "app/models/models.h"
+#include "app/terminal/text_shown.h"
 
 #include <string.h>
 #include <unistd.h>
@@ -48,7 +49,8 @@ static int tell(Program *program) {
     const Config *config = &program->settings.config;
     if (program_find_model(program, NULL, &error)) return program_fail(program, &error, EXIT_MODEL);
     const char *name = *program->settings.model.path ? program->settings.model.path : program->model;
-    screen_say(program->screen, "%s (%s)", name, config_origin(config, settings_key("model.path")));
+    screen_say(program->screen, "%s (%s)", text_escaped(name).text,
+               text_escaped(config_origin(config, settings_key("model.path"))).text);
     return EXIT_WELL;
 }
 
@@ -60,12 +62,13 @@ int use_main(Program *program) {
     if (!status) status = check_usable(program, kept, path, &error);
     if (status) return program_fail(program, &error, status == STATUS_USAGE ? EXIT_USAGE : EXIT_MODEL);
     if (default_model_keep(kept, path, &error)) return program_fail(program, &error, EXIT_RUNTIME);
-    screen_say(program->screen, "%s is the default now (%s)", kept, path);
+    screen_say(program->screen, "%s is the default now (%s)", text_escaped(kept).text,
+               text_escaped(path).text);
     const Settings *settings = &program->settings;
     const char *origin = config_origin(&settings->config, settings_key("model.path"));
     if (config_origin_layer(&settings->config, settings_key("model.path")) != CONFIG_BUILTIN &&
         !strstr(origin, "default-model.toml"))
-        screen_warn(program->screen, "[%s says model.path = \"%s\", which counts more]", origin,
-                    settings->model.path);
+        screen_warn(program->screen, "[%s says model.path = \"%s\", which counts more]",
+                    text_escaped(origin).text, text_escaped(settings->model.path).text);
     return EXIT_WELL;
 }

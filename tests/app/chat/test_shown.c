@@ -60,6 +60,34 @@ static void test_settings_of_other_hands(void **state) {
     program_free(&run);
 }
 
+// Names of journals and models that a terminal would obey stand on one line, in a spelling that can be typed.
+static void test_names_of_other_hands(void **state) {
+    char link[300], model[400], target[1000];
+    Run run = program_script(BABBLER "|--seed=1|--max-tokens=3|--threads=1", "/new garden\nHello.\n");
+    program_free(&run);
+    snprintf(link, sizeof link, "%s/palaver/conversations", (char *)*state);
+    char command[900];
+    snprintf(command, sizeof command, "cd %s && cp garden.jsonl \"$(printf 'gar\\nd" CSI "en').jsonl\"",
+             link);
+    program_shell(&run, command);
+    program_free(&run);
+    assert_non_null(realpath(BABBLER, target));
+    snprintf(link, sizeof link, "%s/one\ntwo", (char *)*state);
+    assert_int_equal(symlink(target, link), 0);
+    snprintf(model, sizeof model, "%s|--seed=1|--max-tokens=3|--threads=1", link);
+    run = program_script(
+        model, "/list\n/model\n/switch gar\\x0ad\\x9ben\n/stats\n/fork\n/delete gar\\x0ad\\x9ben\n");
+    expect_harmless(&run);
+    expect_err(&run, "one\\x0atwo: llama, ");
+    expect_err(&run, "/one\\x0atwo\n");
+    expect_err(&run, "  gar\\x0ad\\x9ben      20");
+    expect_err(&run, "[gar\\x0ad\\x9ben: 1 turn so far]");
+    expect_err(&run, "journal       gar\\x0ad\\x9ben (palaver --resume=gar\\x0ad\\x9ben)");
+    expect_err(&run, "a copy; /switch gar\\x0ad\\x9ben goes back]");
+    expect_err(&run, "[gar\\x0ad\\x9ben is deleted]");
+    program_free(&run);
+}
+
 // A model with recommendations beside it, alone in the models folder: what a chat takes without being told.
 static void test_config_tells_what_a_chat_uses(void **state) {
     char path[400], target[1000];
@@ -110,6 +138,7 @@ int main(int argc, char **argv) {
 #define WITH_HOME(test) cmocka_unit_test_setup_teardown(test, program_set_up, program_tear_down)
     const struct CMUnitTest tests[] = {
         WITH_HOME(test_settings_of_other_hands),
+        WITH_HOME(test_names_of_other_hands),
         WITH_HOME(test_config_tells_what_a_chat_uses),
     };
     return test_main("shown", argc, argv, tests);

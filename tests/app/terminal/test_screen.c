@@ -136,6 +136,20 @@ static void without_utf8(void **state) {
     text_free(&out);
 }
 
+// What stands within a line, and what is too long for it.
+static void escaped_text(void **state) {
+    (void)state;
+    char longer[TEXT_ESCAPED_ROOM];
+    assert_string_equal(text_escaped("a\n\xff\xc2\x9b\xe2\x80\xae\xe6\x97\xa5").text,
+                        "a\\x0a\\xff\\x9b\\u202e\xe6\x97\xa5");
+    memset(longer, '\n', sizeof longer - 1);
+    longer[sizeof longer - 1] = 0;
+    const TextEscaped escaped = text_escaped(longer);
+    const size_t size = strlen(escaped.text);
+    assert_true(size > TEXT_ESCAPED_ROOM - 20 && size < TEXT_ESCAPED_ROOM);
+    assert_string_equal(escaped.text + size - 7, "\\x0a…");
+}
+
 static void progress_bar(void **state) {
     (void)state;
     Pty *pty = terminal_start_with(&(const PtyOptions){.cols = 100}, "progress", NULL);
@@ -383,6 +397,7 @@ static int run(int argc, char **argv) {
         cmocka_unit_test(replies_are_harmless),
         cmocka_unit_test(characters_are_never_halved),
         cmocka_unit_test(files_get_the_bytes),
+        cmocka_unit_test(escaped_text),
         cmocka_unit_test(broken_outputs),
         cmocka_unit_test(notices_have_lines),
         cmocka_unit_test(saying_something_takes_no_memory),
