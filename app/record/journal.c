@@ -26,7 +26,7 @@ struct Journal {
     char name[JOURNAL_NAME_ROOM]; // before the file is made: what was asked for, or ""
     size_t written;               // bytes of the log in the file
     bool made;                    // the file is ours from its beginning
-    char note[2 * TRANSCRIPT_NOTE_ROOM];
+    Text note;
 };
 
 Status journal_new(const char *name, Journal **journal, Error *error) {
@@ -44,21 +44,24 @@ void journal_close(Journal *journal) {
     // What a full disk kept from being written is no conversation.
     if (journal->made && !journal->written && !journal_path(journal->name, path, &ignored)) unlink(path);
     if (journal->file >= 0) close(journal->file); // gives the lock back
+    text_free(&journal->note);
     free(journal);
 }
 
 const char *journal_note(const Journal *journal) {
-    return journal->note;
+    return journal->note.size ? journal->note.bytes : "";
 }
 
-// Adds to what is to be told once; "; " stands between.
+// Adds to what is to be told once; "; " stands between. Without memory it is not told.
 __attribute__((format(printf, 2, 3))) static void add_note(Journal *journal, const char *format, ...) {
-    if (*journal->note) strncat(journal->note, "; ", sizeof journal->note - strlen(journal->note) - 1);
-    const size_t used = strlen(journal->note);
+    char *added;
     va_list list;
     va_start(list, format);
-    vsnprintf(journal->note + used, sizeof journal->note - used, format, list);
+    if (vasprintf(&added, format, list) < 0) added = NULL;
     va_end(list);
+    if (added && (!journal->note.size || text_add(&journal->note, "; ", 2)))
+        (void)text_add(&journal->note, added, strlen(added));
+    free(added);
 }
 
 const char *journal_name(const Journal *journal) {
@@ -182,7 +185,7 @@ static Status cut_torn_end(Journal *journal, const char *path, const char *text,
         return error_prefix(error, "%s: its last record is torn: ", path);
     if (ftruncate(journal->file, (off_t)journal->written))
         return error_set(error, STATUS_FILE, "%s: its torn end cannot be cut off: %s", path, strerror(errno));
-    add_note(journal, "the last record of %.100s was not written whole: its %zu bytes are in %.100s.torn",
+    add_note(journal, "the last record of %s was not written whole: its %zu bytes are in %s.torn",
              text_escaped(journal->name).text, torn, text_escaped(journal->name).text);
     return STATUS_OK;
 }
@@ -194,11 +197,11 @@ static void leave_damaged(Journal *journal, const char *note) {
     journal_mended_name(journal->name, name);
     if (!journal_path(name, path, &ignored) && !access(path, F_OK))
         add_note(journal,
-                 "%s. It goes on in a new copy; what was said since it was mended before is in %.100s "
-                 "(--resume=%.100s)",
+                 "%s. It goes on in a new copy; what was said since it was mended before is in %s "
+                 "(--resume=%s)",
                  note, text_escaped(name).text, text_escaped(name).text);
     else
-        add_note(journal, "%s. It goes on in %.100s; the file stays as it is", note, text_escaped(name).text);
+        add_note(journal, "%s. It goes on in %s; the file stays as it is", note, text_escaped(name).text);
     close(journal->file);
     journal->file = -1;
     memcpy(journal->name, name, sizeof name);
@@ -281,10 +284,10 @@ static void note_passed(Journal *journal, const PassedOver *passed) {
         add_note(journal, "%d empty journal%s passed over", passed->empty,
                  passed->empty == 1 ? " is" : "s are");
     if (passed->lost == 1)
-        add_note(journal, "%.100s is passed over: nothing in it can be read; /delete removes it",
+        add_note(journal, "%s is passed over: nothing in it can be read; /delete removes it",
                  text_escaped(passed->name).text);
     else if (passed->lost)
-        add_note(journal, "%d journals are passed over, %.100s the last: nothing in them can be read",
+        add_note(journal, "%d journals are passed over, %s the last: nothing in them can be read",
                  passed->lost, text_escaped(passed->name).text);
 }
 

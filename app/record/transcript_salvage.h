@@ -6,7 +6,7 @@
 
 #include <jansson.h>
 
-enum { TRANSCRIPT_NOTE_ROOM = 600 };
+enum { TRANSCRIPT_NOTE_ROOM = sizeof((Error *)0)->message + 200 };
 
 typedef struct TranscriptLoss {
     int n_lost;     // records that could not be read, or whose turn is lost

@@ -112,6 +112,28 @@ static void test_damaged_journals(void **state) {
     }
 }
 
+// However long a name is, all of what is told of it is told.
+static void test_notes_of_long_names(void **state) {
+    char name[260], told[600], resume[400];
+    Bytes whole = make_garden(*state);
+    whole.data[find(&whole, "First words") + 2] = 0xff;
+    memset(name, 'n', 240);
+    strcpy(name + 240, ".jsonl");
+    write_journal(*state, name, &whole);
+    bytes_free(&whole);
+    snprintf(resume, sizeof resume, TALK "|--resume=%.240s", name);
+    for (int i = 0; i < 2; i++) {
+        Run run = program_script(resume, "More?\n");
+        expect_err(&run, "mended with U+FFFD: 1");
+        if (i)
+            snprintf(told, sizeof told, "is in %.236s-mended (--resume=%.236s-mended)]", name, name);
+        else
+            snprintf(told, sizeof told, "It goes on in %.236s-mended; the file stays as it is]", name);
+        expect_err(&run, told);
+        program_free(&run);
+    }
+}
+
 // A record that speaks of what is not there, and ids of no vocabulary.
 static void test_journals_that_contradict(void **state) {
     char path[600];
@@ -332,6 +354,7 @@ int main(int argc, char **argv) {
 #define WITH_HOME(test) cmocka_unit_test_setup_teardown(test, program_set_up, program_tear_down)
     const struct CMUnitTest tests[] = {
         WITH_HOME(test_damaged_journals),
+        WITH_HOME(test_notes_of_long_names),
         WITH_HOME(test_journals_that_contradict),
         WITH_HOME(test_only_texts_are_whole),
         WITH_HOME(test_a_torn_record_is_kept),
