@@ -225,5 +225,7 @@ void report_stats(Chat *chat) {
         screen_say(chat->screen, "journal       %s (palaver --resume=%s)", name.text, name.text);
     } else
         screen_say(chat->screen, "journal       %s",
-                   chat->record.journal ? "begins with the first turn" : "off");
+                   !chat->record.journal ? "off"
+                   : chat_tree(chat)->n  ? "begins with the next turn"
+                                         : "begins with the first turn");
 }

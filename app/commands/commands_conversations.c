@@ -64,7 +64,8 @@ Status commands_conversations_list(Chat *chat, const char *argument, Error *erro
         if (!chat_record_name(chat))
             fputs("* (not kept: --no-save)\n", page.stream);
         else if (!*chat_record_name(chat))
-            fprintf(page.stream, "* %s%s(new: kept from its first turn on)\n", wished, *wished ? "  " : "");
+            fprintf(page.stream, "* %s%s(%s)\n", text_escaped(wished).text, *wished ? "  " : "",
+                    chat_tree(chat)->n ? "kept from its next turn on" : "new: kept from its first turn on");
         page_show(&page, chat_screen(chat));
     }
     journal_list_free(&list);
@@ -84,10 +85,12 @@ Status commands_conversations_switch(Chat *chat, const char *argument, Error *er
     if (!status && !already && *journal_note(journal))
         screen_warn(chat_screen(chat), "[%s]", journal_note(journal));
     if (!status && !already) status = chat_record_load(chat, transcript, journal, error);
+    // One that was damaged goes on under another name.
+    const char *now = chat_record_name(chat);
     if (!status)
         screen_notice(chat_screen(chat), "[%s%s: %d turn%s so far]", already ? "already in " : "",
-                      text_escaped(list.entries[index].name).text, tree_depth(chat_tree(chat)),
-                      text_plural(tree_depth(chat_tree(chat))));
+                      text_escaped(now && *now ? now : list.entries[index].name).text,
+                      tree_depth(chat_tree(chat)), text_plural(tree_depth(chat_tree(chat))));
     journal_list_free(&list);
     return status;
 }

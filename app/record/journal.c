@@ -190,18 +190,27 @@ static Status cut_torn_end(Journal *journal, const char *path, const char *text,
     return STATUS_OK;
 }
 
+static bool is_there(const char *name) {
+    char path[JOURNAL_PATH_ROOM];
+    Error ignored;
+    return !journal_path(name, path, &ignored) && !access(path, F_OK);
+}
+
 // The damaged file stays as it is; what was read of it goes into one of its own with the next record.
 static void leave_damaged(Journal *journal, const char *note) {
-    char name[JOURNAL_NAME_ROOM], path[JOURNAL_PATH_ROOM];
-    Error ignored;
-    journal_mended_name(journal->name, name);
-    if (!journal_path(name, path, &ignored) && !access(path, F_OK))
-        add_note(journal,
-                 "%s. It goes on in a new copy; what was said since it was mended before is in %s "
-                 "(--resume=%s)",
-                 note, text_escaped(name).text, text_escaped(name).text);
+    char name[JOURNAL_NAME_ROOM], before[JOURNAL_NAME_ROOM] = "";
+    journal_mended_name(journal->name, 1, name);
+    for (int i = 2; i <= TRIES && is_there(name); i++) {
+        memcpy(before, name, sizeof before);
+        journal_mended_name(journal->name, i, name);
+    }
+    const TextEscaped last = text_escaped(before);
+    add_note(journal, "%s. It goes on in %s", note, text_escaped(name).text);
+    if (*before)
+        add_note(journal, "what was said since it was mended before is in %s (--resume=%s)", last.text,
+                 last.text);
     else
-        add_note(journal, "%s. It goes on in %s; the file stays as it is", note, text_escaped(name).text);
+        add_note(journal, "the file stays as it is");
     close(journal->file);
     journal->file = -1;
     memcpy(journal->name, name, sizeof name);

@@ -228,14 +228,16 @@ JournalState journal_state(const JournalEntry *entry) {
     return lost ? JOURNAL_LOST : talked ? JOURNAL_TALKED : JOURNAL_SCRIPT;
 }
 
-void journal_mended_name(const char *name, char *mended) {
-    snprintf(mended, JOURNAL_NAME_ROOM, "%.*s" MENDED, MENDED_STEM, name);
+void journal_mended_name(const char *name, int copy, char *mended) {
+    char number[12] = "";
+    if (copy > 1) snprintf(number, sizeof number, "-%d", copy);
+    snprintf(mended, JOURNAL_NAME_ROOM, "%.*s" MENDED "%s", MENDED_STEM, name, number);
 }
 
 // NAME-mended, or NAME-mended-2 and so on where that name was in use.
 static bool is_mended_from(const char *name, const char *mended) {
     char stem[JOURNAL_NAME_ROOM];
-    journal_mended_name(name, stem);
+    journal_mended_name(name, 1, stem);
     size_t n = strlen(stem);
     if (strncmp(mended, stem, n) != 0) return false;
     return !mended[n] ||

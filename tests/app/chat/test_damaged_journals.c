@@ -112,6 +112,29 @@ static void test_damaged_journals(void **state) {
     }
 }
 
+// The copy in which it goes on has its name from the beginning, also where another one is there.
+static void test_a_copy_has_its_name_at_once(void **state) {
+    static const char *const copies[] = {"garden-mended", "garden-mended-2", "garden-mended-3"};
+    char told[200];
+    Bytes whole = make_garden(*state);
+    whole.data[find(&whole, "First words") + 2] = 0xff;
+    write_journal(*state, "garden.jsonl", &whole);
+    bytes_free(&whole);
+    for (int i = 0; i < 3; i++) {
+        Run run = program_script(TALK "|--resume=garden", "/list\n/stats\nMore?\n/list\n");
+        expect_err(&run, "journal       begins with the next turn");
+        snprintf(told, sizeof told, "It goes on in %s;", copies[i]);
+        expect_err(&run, told);
+        snprintf(told, sizeof told, "\n* %s  (kept from its next turn on)\n", copies[i]);
+        expect_err(&run, told);
+        snprintf(told, sizeof told, "\n* %s ", copies[i]);
+        assert_int_equal(program_count(run.err, told), 2);
+        if (i) snprintf(told, sizeof told, "(--resume=%s)]", copies[i - 1]), expect_err(&run, told);
+        program_free(&run);
+    }
+    program_says(TALK, "/switch garden\n", 0, "[garden-mended-4: 4 turns so far]");
+}
+
 // However long a name is, all of what is told of it is told.
 static void test_notes_of_long_names(void **state) {
     char name[260], told[600], resume[400];
@@ -354,6 +377,7 @@ int main(int argc, char **argv) {
 #define WITH_HOME(test) cmocka_unit_test_setup_teardown(test, program_set_up, program_tear_down)
     const struct CMUnitTest tests[] = {
         WITH_HOME(test_damaged_journals),
+        WITH_HOME(test_a_copy_has_its_name_at_once),
         WITH_HOME(test_notes_of_long_names),
         WITH_HOME(test_journals_that_contradict),
         WITH_HOME(test_only_texts_are_whole),
