@@ -3,6 +3,7 @@
 #include "config/config_unknown.h"
 #include "app/record/message_json.h"
 #include "app/terminal/text_shown.h"
+#include "kernels/base/text/json.h"
 #include "kernels/base/text/quote.h"
 
 #include <stdlib.h>
@@ -304,7 +305,7 @@ static json_t *answer_of(const JsonlLine *line) {
 
 char *jsonl_line_answer(const JsonlLine *line) {
     json_t *answer = answer_of(line);
-    char *text = answer ? json_dumps(answer, JSON_REAL_PRECISION(6)) : NULL, *whole = NULL;
+    char *text = answer ? json_harmless(answer, JSON_REAL_PRECISION(6)) : NULL, *whole = NULL;
     if (text && asprintf(&whole, "%s\n", text) < 0) whole = NULL;
     free(text);
     json_decref(answer);

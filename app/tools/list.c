@@ -184,7 +184,9 @@ static Status print_json(const Listing *l, FILE *out, Error *error) {
     for (size_t i = 0; i < l->list.count && ok; i++)
         if (is_wanted(l, &l->list.entries[i]))
             ok = !json_array_append_new(rows, row_of(l, &l->list.entries[i]));
-    if (ok) ok = !json_dumpf(rows, out, JSON_INDENT(1)) && fputc('\n', out) != EOF;
+    char *text = ok ? json_harmless(rows, JSON_INDENT(1)) : NULL;
+    ok = text && fputs(text, out) != EOF && fputc('\n', out) != EOF;
+    free(text);
     json_decref(rows);
     return ok ? STATUS_OK : error_set(error, STATUS_MEMORY, "the list cannot be written");
 }

@@ -1,7 +1,10 @@
 #include "kernels/base/text/json.h"
 
 #include "kernels/base/text/text.h"
+#include "kernels/base/text/utf8.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 Status json_parse(const char *name, const char *text, size_t size, json_t **value, Error *error) {
@@ -13,6 +16,28 @@ Status json_parse(const char *name, const char *text, size_t size, json_t **valu
     char shown[JSON_ERROR_TEXT_LENGTH]; // it quotes the file
     text_copy_printable(shown, sizeof shown, problem.text, strlen(problem.text));
     return error_set(error, STATUS_FILE, "%s:%d: not valid JSON: %s", name, problem.line, shown);
+}
+
+// Beyond ASCII a text in JSON has characters in its strings only.
+char *json_harmless(const json_t *value, size_t flags) {
+    char *text = json_dumps(value, flags), sign[8];
+    Text out = {0};
+    bool ok = text;
+    const char *done = text, *at = text;
+    for (uint32_t code; ok && *at;) {
+        const int n = utf8_next(at, 4, &code);
+        const char *next = at + (n > 0 ? n : 1);
+        if (code >= 0x7F && utf8_is_obeyed(code)) {
+            snprintf(sign, sizeof sign, "\\u%04x", (unsigned)code);
+            ok = text_add(&out, done, (size_t)(at - done)) && text_add(&out, sign, strlen(sign));
+            done = next;
+        }
+        at = next;
+    }
+    ok = ok && text_add(&out, done, (size_t)(at - done));
+    free(text);
+    if (!ok) text_free(&out);
+    return out.bytes;
 }
 
 bool json_same(const json_t *a, const json_t *b) {

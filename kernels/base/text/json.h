@@ -1,5 +1,5 @@
-// JSON out of files, by jansson: messages that can be shown; a member that is missing and one that is null read the
-// same.
+// JSON by jansson. Out of files: messages that can be shown; a member that is missing and one that is null read the same.
+// For stdout: nothing that a terminal would obey.
 #ifndef PALAVER_BASE_JSON_H
 #define PALAVER_BASE_JSON_H
 
@@ -42,6 +42,10 @@ Status json_read_number(const json_t *object, const char *what, const char *key,
 Status json_read_bool(const json_t *object, const char *what, const char *key, bool *value, Error *error);
 Status json_read_string(const json_t *object, const char *what, const char *key, char *value, size_t size,
                         Error *error); // cut to fit, printable
+
+// A value as jansson writes it, with \uNNNN for what a terminal would obey besides (utf8_is_obeyed): who parses it reads the
+// same. To free(); NULL: no memory.
+char *json_harmless(const json_t *value, size_t flags);
 
 // Whether two values are equal, as 1 and 1.0 are.
 bool json_same(const json_t *a, const json_t *b);

@@ -198,12 +198,32 @@ static void other_forms_of_messages(void **state) {
     program_free(&run);
 }
 
+// What a terminal would obey goes out as \uNNNN, and is the same to who parses it.
+static void answers_are_harmless(void **state) {
+    static const char SAID[] = "a\xc2\x9b"
+                               "31m\xe2\x80\xae \xe2\x81\xa9 \x7f \xc3\xa9";
+    char line[200];
+    (void)state;
+    Run run;
+    snprintf(line, sizeof line,
+             "{\"id\": \"%s\", \"messages\": [{\"role\": \"assistant\", \"content\": \"%s\"}]}\n", SAID,
+             SAID);
+    program_run(&run, JSONL, line);
+    expect_status(&run, 0);
+    expect_out(&run, "\"content\": \"a\\u009b31m\\u202e \\u2069 \\u007f \xc3\xa9\"");
+    Answers a = answers_of(&run);
+    assert_string_equal(answer_word(a.each[0], "id"), SAID);
+    assert_string_equal(answer_word(answer_message(a.each[0], 0), "content"), SAID);
+    answers_free(&a);
+    program_free(&run);
+}
+
 #define test(name) cmocka_unit_test_setup_teardown(name, program_set_up, program_tear_down)
 
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         test(answers_have_their_form),         test(wrong_lines_are_told),    test(wrong_lines_keep_their_id),
-        test(wrong_lines_are_quoted_in_short), test(other_forms_of_messages),
+        test(wrong_lines_are_quoted_in_short), test(other_forms_of_messages), test(answers_are_harmless),
     };
     return test_main("jsonl_lines", argc, argv, tests);
 }
