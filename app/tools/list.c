@@ -156,26 +156,30 @@ static void print_table(Listing *l, FILE *out) {
 
 // ---- for programs -----------------------------------------------------------------------------------------------
 
-// JSON is UTF-8: other names are shown as far as they can be.
-static json_t *json_of(const char *text) {
-    char cut[PATH_ROOM];
-    size_t n = strlen(text);
-    if (utf8_valid_run(text, n) == n) return json_stringn(text, n);
-    text_copy_printable(cut, sizeof cut, text, n);
-    return json_string(cut);
+// JSON's strings are UTF-8: a path that is not is the list of its bytes, as journalctl has it.
+static json_t *json_of_path(const char *path) {
+    size_t n = strlen(path);
+    if (utf8_valid_run(path, n) == n) return json_stringn(path, n);
+    json_t *bytes = json_array();
+    for (size_t i = 0; i < n && bytes; i++) {
+        if (!json_array_append_new(bytes, json_integer((unsigned char)path[i]))) continue;
+        json_decref(bytes);
+        bytes = NULL;
+    }
+    return bytes;
 }
 
 static json_t *row_of(const Listing *l, const ModelEntry *entry) {
     ModelFacts facts;
     facts_of_model(entry->path, &l->program->settings.engine, &facts);
     bool known = facts.n_parameters > 0;
-    return json_pack("{s:o, s:o, s:s, s:I, s:s, s:o, s:o, s:o, s:b, s:o}", "name", json_of(entry->name),
-                     "path", json_of(entry->path), "where", models_place_name(entry->place), "bytes",
+    return json_pack("{s:s, s:o, s:s, s:I, s:s, s:o, s:o, s:o, s:b, s:s}", "name", entry->name, "path",
+                     json_of_path(entry->path), "where", models_place_name(entry->place), "bytes",
                      (json_int_t)facts.bytes, "type", facts.type, "parameters",
                      known ? json_integer(facts.n_parameters) : json_null(), "context",
                      facts.context ? json_integer(facts.context) : json_null(), "fits",
                      known ? json_boolean(fits(l, &facts)) : json_false(), "default", is_default(l, entry),
-                     "problem", json_of(facts.problem));
+                     "problem", facts.problem);
 }
 
 static Status print_json(const Listing *l, FILE *out, Error *error) {

@@ -1,4 +1,6 @@
-// `palaver list`: the models that are on this machine.
+// `palaver list`: the models that are on this machine. --json: a list of {name, path, where, bytes, type, parameters, context,
+// fits, default, problem}; a path that is no UTF-8 is a list of its bytes instead of a string, and `name` is printable
+// in any case, as palaver takes it.
 #ifndef PALAVER_APP_LIST_H
 #define PALAVER_APP_LIST_H
 

@@ -301,14 +301,21 @@ static void test_use_of_what_cannot_be_used(void **state) {
 static void test_list_json(void **state) {
     Run run;
     put_text(*state, "palaver/models/cut.gguf", "GGUF\3");
+    put_text(*state, "palaver/models/cu\xff.gguf", "GGUF\3");
     program_run(&run, "list|--json", "");
     expect_status(&run, 0);
     json_t *rows = json_loads(run.out, 0, NULL);
-    assert_int_equal(json_array_size(rows), 15); // with the one that comes with palaver, and this
-    json_t *cut = json_array_get(rows, 0), *one = json_array_get(rows, 1);
+    assert_int_equal(json_array_size(rows), 16); // with the one that comes with palaver, and these
+    json_t *odd = json_array_get(rows, 0), *cut = json_array_get(rows, 1), *one = json_array_get(rows, 2);
     assert_string_equal(json_string_value(json_object_get(cut, "name")), "cut");
     assert_true(json_is_false(json_object_get(cut, "fits")));
     assert_non_null(strstr(json_string_value(json_object_get(cut, "problem")), "damaged"));
+    assert_string_equal(json_string_value(json_object_get(odd, "name")), "cu\\xff");
+    const json_t *bytes = json_object_get(odd, "path"); // it is no UTF-8
+    char *path = below(*state, "palaver/models/cu\xff.gguf");
+    assert_int_equal(json_array_size(bytes), strlen(path));
+    for (size_t i = 0; path[i]; i++)
+        assert_int_equal(json_integer_value(json_array_get(bytes, i)), (unsigned char)path[i]);
     assert_string_equal(json_string_value(json_object_get(one, "where")), "palaver");
     assert_true(json_is_true(json_object_get(one, "fits")));
     assert_true(json_integer_value(json_object_get(one, "parameters")) > 1000);
