@@ -133,7 +133,7 @@ static void bench_takes_many_at_once(void **state) {
     expect_out(&run, "tok/s; 300 of them were cached\n"); // the first reads the 150 in, the others do not
     program_free(&run);
     program_run(&run, "bench|" BABBLER "|--device|cpu|--prefill|20|--decode|4|--parallel|3|--shared|21", "");
-    expect_status(&run, 1);
+    expect_status(&run, 2);
     expect_err(&run, "--shared 21: the prompts have 20 tokens");
     program_free(&run);
 }

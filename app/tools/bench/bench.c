@@ -316,7 +316,6 @@ const char *bench_share(const Engine *engine, double bytes_a_second, char text[B
 // what evicting costs.
 static Status measure(Engine *engine, const BenchSettings *settings, FILE *out, Error *error) {
     BenchSettings b = *settings;
-    if (b.prefill <= 0) b.prefill = 512;
     if (b.decode <= 0) b.decode = 128;
     if (b.depth <= 0) b.depth = b.parallel > 0 ? b.prefill : 1; // beside rows: as one of them
     if (b.repeat <= 0) b.repeat = 5;
@@ -392,7 +391,8 @@ static Status measure(Engine *engine, const BenchSettings *settings, FILE *out, 
 int bench_main(Program *program) {
     Error error;
     const Options *o = &program->options;
-    BenchSettings settings = {.prefill = o->prefill,
+    const int prompt = o->shape ? 1024 : 512; // where nobody says
+    BenchSettings settings = {.prefill = o->prefill ? o->prefill : prompt,
                               .decode = o->decode,
                               .depth = o->depth,
                               .profile = o->profile_ops,
@@ -400,7 +400,11 @@ int bench_main(Program *program) {
                               .parallel = o->parallel,
                               .shared = o->shared,
                               .overflow = program->settings.talk.overflow};
-    if (!settings.prefill && o->shape) settings.prefill = 1024;
+    if (settings.shared > settings.prefill) {
+        error_set(&error, STATUS_USAGE, "--shared %d: the prompts have %d tokens (--prefill)",
+                  settings.shared, settings.prefill);
+        return program_fail(program, &error, EXIT_USAGE);
+    }
     // Said before the minutes that it takes to have something to write.
     if (o->plot && file_check_writable(o->plot, &error)) return program_fail(program, &error, EXIT_RUNTIME);
     if (!o->shape && program_find_model(program, NULL, &error))

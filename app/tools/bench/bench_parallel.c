@@ -129,9 +129,6 @@ Status bench_parallel_speed(Engine *engine, const BenchSettings *b, double *spee
 }
 
 Status bench_parallel(Engine *engine, const BenchSettings *b, FILE *out, Error *error) {
-    if (b->shared > b->prefill)
-        return error_set(error, STATUS_USAGE, "--shared %d: the prompts have %d tokens", b->shared,
-                         b->prefill);
     if (engine_full_sessions(engine) < b->parallel)
         return error_set(
             error, STATUS_MEMORY,

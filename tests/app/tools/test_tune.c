@@ -52,6 +52,10 @@ static void what_does_not_belong_is_refused(void **state) {
         {"bench|" BABBLER "|--dispatch|--decode|4", "measures linear layers, and nothing else"},
         {"tune|" BABBLER "|--prefill|4", "belong to palaver bench"},
         {"tune|" BABBLER "|--temperature|0", "--temperature has no meaning for palaver tune"},
+        {"bench|no-such-model|--parallel|2|--shared|513",
+         "--shared 513: the prompts have 512 tokens (--prefill)"},
+        {"bench|--shape|llama2-7b|--parallel|2|--prefill|8|--shared|9",
+         "--shared 9: the prompts have 8 tokens"},
         {BABBLER "|--shape|llama2-7b", "--shape belongs to palaver bench and palaver tune"},
     };
     for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
