@@ -43,6 +43,9 @@ static Status take_shape_weights(Options *options, Error *error) {
     if (!bench && options->plot) return error_set(error, STATUS_USAGE, "--plot belongs to palaver bench");
     if (!bench && options->command != COMMAND_TUNE && options->shape)
         return error_set(error, STATUS_USAGE, "--shape belongs to palaver bench and palaver tune");
+    if (options->shape && options->model)
+        return error_set(error, STATUS_USAGE, "--shape %s makes a model up: leave it or %s out",
+                         quote(options->shape).text, quote(options->model).text);
     if (options->dispatch && (counts || options->parallel || options->profile_ops || options->plot))
         return error_set(error, STATUS_USAGE,
                          "palaver bench --dispatch measures linear layers, and nothing else");

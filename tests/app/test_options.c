@@ -280,6 +280,8 @@ static void test_flags_that_nobody_looks_at(void **state) {
     refuse("bench|model|--overflow=shift", STATUS_USAGE,
            "--overflow has no meaning for palaver bench without --stream");
     refuse("inspect|model|--weights=int8", STATUS_USAGE, "--weights has no meaning for palaver inspect");
+    refuse("bench|--shape=x|model", STATUS_USAGE, "--shape x makes a model up: leave it or model out");
+    refuse("tune|model|--shape=x", STATUS_USAGE, "--shape x makes a model up: leave it or model out");
     refuse("bench|--shape=x|--head=int8", STATUS_USAGE, "--head has no meaning for palaver bench --shape");
     refuse("bench|model|--decode=1", STATUS_USAGE, "--decode 1: allowed is 2 to");
     refuse("model|--jsonl|--stats", STATUS_USAGE, "--stats has no meaning with --jsonl");
