@@ -7,6 +7,7 @@
 #include "app/ranks/ranks.h"
 #include "app/settings/settings_conversation.h"
 #include "app/settings/settings_look.h"
+#include "app/settings/settings_tell.h"
 #include "app/tools/bench/bench.h"
 #include "app/tools/configuration.h"
 #include "app/tools/inspect.h"
@@ -86,6 +87,7 @@ static int run(Program *program) {
     RanksText text;
     if (ranks_find(&program->settings, program->screen, &world, &text, &error))
         return program_fail(program, &error, EXIT_USAGE);
+    if (world.rank <= 0) settings_tell_variables(environ, program->screen);
     int result = world.rank > 0 ? serve_main(program, &world) : run_command(program);
     engine_close(program->engine);
     return result;

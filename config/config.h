@@ -58,7 +58,7 @@ Status config_apply_profile(Config *config, ConfigLayer layer, const char *profi
 const char *config_profile_name(const Config *config, size_t i);
 
 // All PALAVER_SECTION_NAME variables of `environment` (NAME=VALUE strings, NULL-terminated, as environ). A
-// variable that nearly names a key is an error; other PALAVER_ variables are ignored.
+// variable that nearly names a key is an error; other PALAVER_ variables are ignored (settings_tell_variables).
 Status config_apply_environment(Config *config, char *const *environment, Error *error);
 
 // One key from text, as typed after a flag or /set: a TOML value; strings need no quotes, switches also know

@@ -68,3 +68,20 @@ Status config_unknown_variable(const ConfigTable *table, const char *variable, E
     }
     return STATUS_OK;
 }
+
+Status config_foreign_variable(const ConfigTable *table, const char *variable, Error *error) {
+    char name[NEAREST_NAME_MAX];
+    snprintf(name, sizeof name, "%s", variable + strlen("PALAVER_"));
+    for (char *c = name; *c; c++)
+        if (*c >= 'A' && *c <= 'Z') *c = (char)(*c - 'A' + 'a');
+    for (size_t i = 0; i < table->n_keys; i++) {
+        const ConfigKey *key = &table->keys[i];
+        char ours[160];
+        config_key_environment(key, ours, sizeof ours);
+        if (!strcmp(variable, ours)) return STATUS_OK;
+        const size_t n = strlen(key->section);
+        if (!strncmp(name, key->section, n) && name[n] == '_') name[n] = '.';
+    }
+    config_unknown_key(table, name, error);
+    return error_prefix(error, "%s names no setting: ", variable);
+}

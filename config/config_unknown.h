@@ -12,5 +12,7 @@ Status config_unknown_section(const ConfigTable *table, const char *name, Error 
 Status config_unknown_profile(const char *const *names, size_t n, const char *profile, Error *error);
 // A variable of the environment that begins as ours do: STATUS_OK, unless it is so near to one that it must be meant.
 Status config_unknown_variable(const ConfigTable *table, const char *variable, Error *error);
+// The same of one that may be anybody's: STATUS_OK only where it is a key's.
+Status config_foreign_variable(const ConfigTable *table, const char *variable, Error *error);
 
 #endif

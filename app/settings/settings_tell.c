@@ -1,5 +1,9 @@
 #include "app/settings/settings_tell.h"
 
+#include "config/config_unknown.h"
+#include "kernels/base/text/quote.h"
+#include "kernels/base/text/text.h"
+
 #include <inttypes.h>
 #include <jansson.h>
 #include <string.h>
@@ -119,4 +123,17 @@ void settings_tell(const Settings *settings, const Engine *engine, Screen *scree
     if (told->quiet) return;
     tell_of_reserve(settings, engine, screen, told);
     tell_of_thinking(settings, screen, told);
+}
+
+void settings_tell_variables(char *const *environment, Screen *screen) {
+    static const char of_plugin[] = " PALAVER_CUDA_LIMITS PALAVER_NCCL PALAVER_NO_PEER "; // kernels/cuda
+    for (; *environment; environment++) {
+        const char *equals = strchr(*environment, '=');
+        if (!equals || !equals[1] || strncmp(*environment, "PALAVER_", 8) != 0) continue;
+        const Quote name = quote_bytes(*environment, (size_t)(equals - *environment));
+        Error error;
+        if (!text_is_among(name.text, of_plugin) &&
+            config_foreign_variable(settings_table(), name.text, &error))
+            screen_notice(screen, "[%s]", error.message);
+    }
 }

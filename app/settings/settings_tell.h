@@ -21,4 +21,7 @@ void settings_tell(const Settings *settings, const Engine *engine, Screen *scree
 void settings_tell_of_window(const Settings *settings, const Engine *engine, Screen *screen,
                              SettingsTold *told);
 
+// Notices of variables PALAVER_… of the environment (NAME=VALUE, NULL-terminated) that no setting and nothing else reads.
+void settings_tell_variables(char *const *environment, Screen *screen);
+
 #endif

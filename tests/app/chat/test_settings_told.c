@@ -3,6 +3,7 @@
 #include "tests/support/test.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 // What counts for less than it says is said; what is as it was set is not.
@@ -86,9 +87,31 @@ static void test_a_long_prompt_is_cut_where_that_is_wanted(void **state) {
     program_free(&run);
 }
 
+// A variable that begins as settings do and is none is told once, with what may be meant; one of the plug-in's is not.
+static void test_variables_that_name_no_setting_are_told(void **state) {
+    static const char *const variables[] = {"PALAVER_SAMPLING_TEMP", "PALAVER_UI_TOP_P", "PALAVER_X\033[31m",
+                                            "PALAVER_NO_PEER",       "PALAVER_EMPTY",    "PALAVER_UI_STATS"};
+    static const char *const said[] = {
+        "[PALAVER_SAMPLING_TEMP names no setting: unknown key \"sampling.temp\"; did you mean "
+        "sampling.temperature?]\n",
+        "[PALAVER_UI_TOP_P names no setting: unknown key \"ui.top_p\"; top_p belongs in [sampling]]\n",
+        "[PALAVER_X [31m names no setting: unknown key \"x [31m\"; `palaver config` lists all keys]\n",
+    };
+    (void)state;
+    for (int i = 0; i < 6; i++) setenv(variables[i], i == 4 ? "" : "1", 1);
+    setenv("PALAVER_UI_STATS", "on", 1);
+    Run run = program_script(BABBLER "|--max-tokens=3", "Hi\n");
+    for (int i = 0; i < 3; i++) assert_int_equal(program_count(run.err, said[i]), 1);
+    assert_int_equal(program_count(run.err, "names no setting"), 3);
+    program_free(&run);
+    for (int i = 0; i < 6; i++) unsetenv(variables[i]);
+}
+
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_a_long_prompt_is_cut_where_that_is_wanted, program_set_up,
+                                        program_tear_down),
+        cmocka_unit_test_setup_teardown(test_variables_that_name_no_setting_are_told, program_set_up,
                                         program_tear_down),
         cmocka_unit_test_setup_teardown(test_settings_that_count_for_less_are_told, program_set_up,
                                         program_tear_down),
