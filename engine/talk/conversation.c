@@ -41,6 +41,7 @@ Status conversation_open(Engine *engine, const ChatTemplate *chat_template,
 void conversation_close(Conversation *c) {
     if (!c) return;
     message_list_free(&c->list);
+    conversation_view_free(&c->ahead);
     sampler_close(c->sampler);
     session_close(c->session);
     free(c);

@@ -10,6 +10,9 @@ struct Conversation {
     Session *session;
     Sampler *sampler;
     ConversationSettings settings;
+    // The prompt of the reply that begins next, where that has been rendered before; all zero: not. Who puts it here lets
+    // nothing of the messages change until then.
+    ConversationView ahead;
     union {
         MessageList list;
         struct {

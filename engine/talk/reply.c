@@ -48,9 +48,10 @@ static Message *reply_message(const Reply *r) {
 // session's log becomes that.
 static Status set_prompt(Reply *r, int64_t needed, Error *error) {
     Conversation *c = r->conversation;
-    ConversationView view;
+    ConversationView view = c->ahead;
+    c->ahead = (ConversationView){0};
     r->event_start = clock_seconds();
-    Status status = conversation_render(c, true, &view, error);
+    Status status = view.spans ? STATUS_OK : conversation_render(c, true, &view, error);
     if (status) return status;
     r->event = (OverflowEvent){0};
     bool full = view.tokens.n + needed > engine_context_size(c->engine);

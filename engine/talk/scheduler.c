@@ -154,14 +154,14 @@ static Status ask(Conversation *c, const char *text, Error *error) {
 
 // ---- rows: memory -------------------------------------------------------------------------------------------------
 
-// The turns behind the one in hand, each with a reply of no tokens before it.
+// A reply of no tokens to the turn in hand, and to each of those behind it.
 static Status append_turns(const Row *row, Error *error) {
     const SchedulerItem *item = row->item;
     Message reply = {.role = CHAT_ASSISTANT, .text = "", .ids = (int32_t[]){0}};
-    Status status = STATUS_OK;
+    Status status = conversation_append(row->conversation, &reply, error);
     for (int turn = row->turn + 1; turn < item->n_turns && !status; turn++) {
-        status = conversation_append(row->conversation, &reply, error);
-        if (!status) status = ask(row->conversation, item->turns[turn], error);
+        status = ask(row->conversation, item->turns[turn], error);
+        if (!status) status = conversation_append(row->conversation, &reply, error);
     }
     return status;
 }
@@ -172,21 +172,21 @@ static int pages_of(const Scheduler *s, int64_t n_tokens) {
 
 // Pages that the item needs at most from the turn in hand on: for all of its prompts and replies, where these have a
 // limit, and never more than the window's. Of this turn that is certain; a reply that a stop string cut may take more
-// tokens when its text is read again than it was made of.
+// tokens when its text is read again than it was made of. What was rendered for it is kept for the last turn's reply.
 static Status count_pages(const Scheduler *s, const Row *row, int *pages, Error *error) {
     Conversation *c = row->conversation;
     const int64_t limit = row->item->settings.max_tokens;
     const int n = c->n, n_replies = row->item->n_turns > 1 ? row->item->n_turns - row->turn : 1;
     int64_t most = s->engine->cache.context_size;
     Status status = STATUS_OK;
+    conversation_view_free(&c->ahead); // of an item before, whose reply did not begin
     if (limit > 0 && limit < most / n_replies) {
-        ConversationView view;
         status = append_turns(row, error);
-        if (!status) status = conversation_view(c, true, &view, error);
+        if (!status) status = conversation_render(c, true, &c->ahead, error);
         conversation_truncate(c, n);
         if (status) return status;
-        if (view.tokens.n + n_replies * limit < most) most = view.tokens.n + n_replies * limit;
-        conversation_view_free(&view);
+        if (c->ahead.tokens.n + n_replies * limit < most) most = c->ahead.tokens.n + n_replies * limit;
+        if (n_replies > 1) conversation_view_free(&c->ahead);
     }
     *pages = pages_of(s, most);
     return status;
