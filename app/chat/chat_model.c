@@ -11,6 +11,7 @@
 #include "engine/model/model.h"
 #include "kernels/base/hash.h"
 #include "kernels/base/path.h"
+#include "tokenizer/chat/channels.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -28,7 +29,34 @@ TranscriptModel chat_model_describe(const Chat *chat) {
                              .chat_template = chat_template_name(chat->model.chat_template)};
 }
 
+static bool is_visible(char c) { // ASCII
+    return c > ' ' && c < 0x7F;
+}
+
+// Whether a reply's text is what its ids say, by its visible ASCII: other characters may be spelled in another way, such
+// as half of one where a reply was cut off and went on.
+static bool ids_say_text(const Tokenizer *tokenizer, const TranscriptReply *reply) {
+    const char *text = reply->text, *const end = text + reply->size;
+    Channels channels;
+    channels_find(&channels, tokenizer);
+    channels_begin(&channels);
+    for (int64_t k = 0; k < reply->n_ids; k++) {
+        size_t size;
+        const char *bytes =
+            tokenizer_bytes(tokenizer, k ? reply->ids[k - 1] : -1, reply->ids[k], false, &size);
+        channels_token(&channels, reply->ids[k], &bytes, &size);
+        for (size_t i = 0; i < size; i++) {
+            if (!is_visible(bytes[i])) continue;
+            while (text < end && !is_visible(*text)) text++;
+            if (text == end || *text++ != bytes[i]) return false;
+        }
+    }
+    while (text < end && !is_visible(*text)) text++;
+    return text == end;
+}
+
 Status chat_model_check(Chat *chat, Transcript *transcript, Error *error) {
+    const Tokenizer *tokenizer = engine_tokenizer(chat->model.engine);
     TranscriptModel ours = chat_model_describe(chat), theirs = transcript_header(transcript).model;
     if (strcmp(ours.fingerprint, theirs.fingerprint) || strcmp(ours.chat_template, theirs.chat_template)) {
         char name[PATH_ROOM];
@@ -46,14 +74,19 @@ Status chat_model_check(Chat *chat, Transcript *transcript, Error *error) {
     for (int i = 0; i < transcript_tree(transcript)->n; i++) {
         const TranscriptReply *reply = &transcript_node(transcript, i)->reply;
         int64_t k = 0;
-        while (k < reply->n_ids && reply->ids[k] < tokenizer_size(engine_tokenizer(chat->model.engine))) k++;
-        if (k == reply->n_ids) continue;
+        while (k < reply->n_ids && reply->ids[k] < tokenizer_size(tokenizer)) k++;
+        const bool known = k == reply->n_ids;
+        if (!reply->ids || (known && ids_say_text(tokenizer, reply))) continue;
         char name[TREE_NAME_ROOM];
         tree_name(transcript_tree(transcript), i, name);
-        screen_warn(chat->screen,
-                    "[the conversation is damaged: token %d of %s is not in the vocabulary; its reply is "
-                    "read again as text]",
-                    reply->ids[k], name);
+        if (known)
+            screen_warn(chat->screen, "[the text of %s is not what its tokens say: it is read again as text]",
+                        name);
+        else
+            screen_warn(chat->screen,
+                        "[the conversation is damaged: token %d of %s is not in the vocabulary; its reply is "
+                        "read again as text]",
+                        reply->ids[k], name);
         transcript_drop_ids(transcript, i);
     }
     return STATUS_OK;

@@ -19,6 +19,7 @@ Status fields_text(const json_t *record, const char *field, const char *fallback
         if (!json_is_string(value)) return fields_wrong(error, field, "a string");
         from = json_string_value(value);
         length = json_string_length(value);
+        if (!size && strlen(from) != length) return fields_wrong(error, field, "a text without \\u0000");
     } else if (!fallback) {
         return fields_wrong(error, field, "a string, but there is none");
     }

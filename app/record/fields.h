@@ -5,7 +5,8 @@
 #include "app/record/transcript_internal.h"
 
 Status fields_wrong(Error *error, const char *field, const char *wanted);
-// A copy of a string field with its size; `fallback` (may be NULL: required) where it is missing.
+// A copy of a string field with its size; `fallback` (may be NULL: required) where it is missing. Only a model says zero
+// bytes: without `size` there may be none.
 Status fields_text(const json_t *record, const char *field, const char *fallback, char **text, size_t *size,
                    Error *error);
 // A count of at least 0; where it is missing, 0.

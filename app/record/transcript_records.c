@@ -22,10 +22,10 @@ static Status take_said(const json_t *record, TranscriptNode *node, Error *error
     bool has_reply = json_object_get(record, "reply");
     const char *role = chat_role_name(node->role);
     char *text = NULL;
-    if ((json_object_get(record, role) || !has_reply) &&
-        fields_text(record, role, NULL, &text, &node->size, error))
+    if ((json_object_get(record, role) || !has_reply) && fields_text(record, role, NULL, &text, NULL, error))
         return error->status;
     node->text = text;
+    node->size = text ? strlen(text) : 0;
     if (!has_reply || !fields_reply(record, node->size, &node->reply, error)) return STATUS_OK;
     node_free(node);
     return error->status;

@@ -4,6 +4,7 @@
 #include "app/record/transcript_internal.h"
 #include "app/terminal/text_shown.h"
 #include "kernels/base/array.h"
+#include "kernels/base/text/utf8.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -103,14 +104,34 @@ static bool need_header(Salvage *s) {
            !transcript_take_line(s->transcript, HEADER, sizeof HEADER - 1, &ignored);
 }
 
+// What a person said holds no zero bytes: U+FFFD stands for them. Whether there were some.
+static bool mend_zeros(json_t *record) {
+    static const char *const fields[] = {"user", "system", "text"};
+    bool some = false;
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
+        const json_t *value = json_object_get(record, fields[i]);
+        const char *text = json_string_value(value);
+        size_t left = json_string_length(value);
+        if (!text || strlen(text) == left) continue;
+        some = true;
+        Text mended = {0};
+        while (left && (*text ? text_add(&mended, text, 1) : text_add_code(&mended, UTF8_REPLACEMENT)))
+            text++, left--;
+        if (!left) (void)json_object_set_new(record, fields[i], json_stringn(mended.bytes, mended.size));
+        text_free(&mended);
+    }
+    return some;
+}
+
 json_t *transcript_salvage_record(const char *line, size_t size, bool *whole) {
     json_t *record = json_loadb(line, size, JSON_ALLOW_NUL, NULL);
-    *whole = record;
+    const bool loaded = record;
     if (!record) { // a bad byte within a text costs that character
         char *clean = text_clean(line, size, NULL);
         record = clean ? json_loads(clean, JSON_ALLOW_NUL, NULL) : NULL;
         free(clean);
     }
+    *whole = !mend_zeros(record) && loaded;
     if (json_is_object(record)) return record;
     json_decref(record);
     return NULL;

@@ -221,6 +221,40 @@ static void test_only_texts_are_whole(void **state) {
     }
 }
 
+// A person's text has no zero bytes, which everything else would take for its end.
+static void test_zeros_in_what_was_said(void **state) {
+    static const char *const SAID[][3] = {
+        {"First words", "Fi\\u0000st words", "[user] Fi\xef\xbf\xbdst words."},
+        {"Be short", "Be\\u0000short", "[system] Be\xef\xbf\xbdshort."}};
+    for (int i = 0; i < 2; i++) {
+        Run run = program_script(TALK, "/new garden\n/system Be short.\nFirst words.\n");
+        program_free(&run);
+        change_journal(*state, "garden.jsonl", SAID[i][0], SAID[i][1]);
+        run = program_script(TALK "|--resume=garden", "/view\n");
+        expect_err(&run, "expected a text without \\u0000: what is whole is here, 1 turns");
+        expect_err(&run, "records lost: 0, mended with U+FFFD: 1, kept as texts only: 0");
+        expect_err(&run, SAID[i][2]);
+        program_free(&run);
+        run = program_script(TALK "|--no-save", "/delete garden\n");
+        program_free(&run);
+    }
+}
+
+// A reply whose text somebody has changed in the file is what it says there, not what its ids are.
+static void test_texts_that_are_not_their_ids(void **state) {
+    Run run = program_script(TALK, "/new garden\nFirst words.\n/continue\nSecond words.\n");
+    program_free(&run);
+    run = program_script(TALK "|--resume=garden", "/view\n");
+    expect_no_err(&run, "what its tokens say");
+    program_free(&run);
+    change_journal(*state, "garden.jsonl", "\"reply\":\"", "\"reply\":\"Changed: ");
+    run = program_script(TALK "|--resume=garden", "/view\n");
+    expect_err(&run, "[the text of 1.1 is not what its tokens say: it is read again as text]");
+    expect_err(&run, "the text of 2.1 is not what its tokens say");
+    assert_int_equal(program_count(run.err, "[assistant] Changed: "), 2);
+    program_free(&run);
+}
+
 // What a crash left of a record is put aside.
 static void test_a_torn_record_is_kept(void **state) {
     char *home = *state;
@@ -381,6 +415,8 @@ int main(int argc, char **argv) {
         WITH_HOME(test_notes_of_long_names),
         WITH_HOME(test_journals_that_contradict),
         WITH_HOME(test_only_texts_are_whole),
+        WITH_HOME(test_zeros_in_what_was_said),
+        WITH_HOME(test_texts_that_are_not_their_ids),
         WITH_HOME(test_a_torn_record_is_kept),
         WITH_HOME(test_empty_journals_are_passed_over),
         WITH_HOME(test_lost_journals_are_passed_over),
