@@ -106,21 +106,15 @@ Status cuda_check_step(const CudaBackend *cuda, const Step *step, Error *error) 
 
 // ---- tiles ---------------------------------------------------------------------------------------------------
 
-// Tokens of a tile: as many as keep 128 rows of a KV head's group busy.
-static int tile_tokens(const AttendHeads *h) {
-    int group = h->n_heads / h->n_kv_heads;
-    return group < 128 ? 128 / group : 1;
-}
-
 // How a step's sequences are cut: tiles of at most `most` tokens. Those of few tokens are for the kernels that split the
 // cache, and stand apart: all of a short step, else those of one. In a prompt whose pieces are not to show, there are
 // none.
 struct TileCut {
     int most;
     bool none_few, all_few;
-    TileCut(const Step *step, const AttendHeads *heads)
-        : most(tile_tokens(heads)), none_few(step->kind == STEP_READING || any_prefix(step)),
-          all_few(!none_few && step->kind == STEP_ANY && step->n_tokens <= ATTEND_FEW) {}
+    TileCut(const Step *step, const SplitPlan *plan)
+        : most(tile_tokens(&plan->heads)), none_few(step->kind == STEP_READING || any_prefix(step)),
+          all_few(!none_few && step->kind == STEP_ANY && step->n_tokens <= plan->few) {}
 
     static bool any_prefix(const Step *step) {
         for (int s = 0; s < step->n_sequences; s++)
@@ -134,6 +128,12 @@ struct TileCut {
         if (all_few) return (q->n_tokens + most - 1) / most;
         if (none_few) return 0;
         return most == 1 ? q->n_tokens : q->n_tokens % most == 1;
+    }
+    // Blocks of 64 rows that share all its tiles of a KV head.
+    int row_blocks(const StepSequence *q, const AttendHeads *heads) const {
+        const int group = heads->n_heads / heads->n_kv_heads;
+        auto blocks = [&](int tokens) { return (tokens * group + SPLIT_WGMMA_ROWS - 1) / SPLIT_WGMMA_ROWS; };
+        return q->n_tokens / most * blocks(most) + blocks(q->n_tokens % most);
     }
 };
 
@@ -170,7 +170,7 @@ static size_t lay_out(CudaStep *step, const StageRoom *room, char *base) {
 // Fills tiles and tables of pages, which `to` has in host memory.
 static void fill_tiles(const Staging *from, CudaStep *to) {
     const Step *step = from->step;
-    const TileCut cut(step, &from->plan->heads);
+    const TileCut cut(step, from->plan);
     int32_t *pages = (int32_t *)to->pages.first;
     for (int few = 0; few < 2; few++) {
         int first_page = 0, n = to->n_tiles;
@@ -193,10 +193,27 @@ static void fill_tiles(const Staging *from, CudaStep *to) {
 
 // ---- splits --------------------------------------------------------------------------------------------------
 
+// A plan by which most splits are made of a step of single tokens.
+static SplitPlan plan_of_rows(const AttendHeads *heads, DType cache) {
+    SplitPlan plan = {};
+    plan.heads = *heads, plan.cache = cache;
+    plan.few = ATTEND_FEW, plan.tokens = 1;
+    plan.blocks_a_sm = MOST_BLOCKS_A_SM, plan.row_tiles = split_head_tiles(heads);
+    return plan;
+}
+
 Status cuda_split_plan(const CudaBackend *cuda, const Step *step, const AttendHeads *heads, const KvLayer *kv,
                        SplitPlan *plan, Error *error) {
-    const TileCut cut(step, heads);
-    *plan = SplitPlan{*heads, kv ? kv->type : DTYPE_F16, 1, MOST_BLOCKS_A_SM, split_head_tiles(heads)};
+    const Card *card = &cuda->device.card;
+    bool evicted = false;
+    int n_slots = 0;
+    for (int s = 0; s < step->n_sequences; s++) {
+        evicted = evicted || step->sequences[s].n_evicted > 0;
+        if (step->sequences[s].n_slots > n_slots) n_slots = step->sequences[s].n_slots;
+    }
+    *plan = plan_of_rows(heads, kv ? kv->type : DTYPE_F16);
+    if (kv) plan->few = split_few_tokens(card, kv, heads, evicted, n_slots);
+    const TileCut cut(step, plan);
     for (int s = 0; s < step->n_sequences && cut.all_few; s++) {
         int n = step->sequences[s].n_tokens < cut.most ? step->sequences[s].n_tokens : cut.most;
         if (n > plan->tokens) plan->tokens = n;
@@ -209,10 +226,8 @@ Status cuda_split_plan(const CudaBackend *cuda, const Step *step, const AttendHe
     if (step->kind != STEP_ANY || !kv)
         return STATUS_OK; // of no account, and who attends to no cache is not cut
     SplitFit fit;
-    bool evicted = false;
-    for (int s = 0; s < step->n_sequences; s++) evicted = evicted || step->sequences[s].n_evicted > 0;
-    Status status = cuda_check(split_fit(&cuda->device.card, kv, heads, plan->tokens, evicted, &fit), error,
-                               "splits of a cache");
+    Status status =
+        cuda_check(split_fit(card, kv, heads, plan->tokens, evicted, &fit), error, "splits of a cache");
     plan->blocks_a_sm = fit.blocks_a_sm, plan->once = fit.once;
     const int rows = plan->tokens * (heads->n_heads / heads->n_kv_heads);
     if (fit.rows > 0) plan->row_tiles = (rows + fit.rows - 1) / fit.rows;
@@ -224,9 +239,10 @@ static int split_slots(const CudaBackend *cuda, const Step *step, const StepSequ
                        const SplitPlan *plan) {
     SplitCase c = {step->kind,      plan->cache,       plan->heads.n_kv_heads,
                    plan->row_tiles, plan->blocks_a_sm, plan->tokens > 1 && step->n_tokens <= FLAT_BESIDE};
-    const TileCut cut(step, &plan->heads);
+    const TileCut cut(step, plan);
     c.slots = q->n_slots;
     c.latent = plan->heads.head_dim == ATTEND_LATENT_ROW, c.once = plan->once;
+    if (step->n_sequences == 1) c.row_blocks = cut.row_blocks(q, &plan->heads);
     for (int s = 0; s < step->n_sequences && step->kind != STEP_DECODING; s++) {
         const StepSequence *other = &step->sequences[s];
         c.indexes += (int64_t)other->n_slots * cut.few_tiles(other);
@@ -258,7 +274,7 @@ StageRoom cuda_stage_room(const CudaBackend *cuda, const Step *step, const Split
     StageRoom room = {step->n_tokens, 0, 0};
     for (int s = 0; s < step->n_sequences; s++) {
         const StepSequence *q = &step->sequences[s];
-        int few = TileCut(step, &plan->heads).few_tiles(q);
+        int few = TileCut(step, plan).few_tiles(q);
         room.pages += n_pages(step, q);
         if (few > 0) room.splits += splits_of(q->n_slots, split_slots(cuda, step, q, plan)) * few;
     }
@@ -283,8 +299,8 @@ size_t cuda_step_bytes(const CudaBackend *cuda, int n_rows, int n_slots) {
     const DecoderShape *s = cuda->shape;
     // Of all caches those that are cut most: two rounds of as many splits as there may be.
     const AttendHeads heads = {s->n_heads, s->n_kv_heads, decoder_most_head_dim(s)};
-    const SplitPlan plan = {heads, DTYPE_F16, 1, MOST_BLOCKS_A_SM, split_head_tiles(&heads)};
-    const int most = tile_tokens(&heads);
+    const SplitPlan plan = plan_of_rows(&heads, DTYPE_F16);
+    const int most = tile_tokens(&heads), group = heads.n_heads / heads.n_kv_heads;
     StepSequence sequence = {};
     Step step = {};
     step.n_sequences = 1, step.sequences = &sequence, step.page_size = 16;
@@ -297,15 +313,22 @@ size_t cuda_step_bytes(const CudaBackend *cuda, int n_rows, int n_slots) {
     // As many rows of queries as splits of the longest tiles of few tokens hand to each other; shorter ones about as many.
     SplitPlan wide = plan;
     wide.tokens = most < ATTEND_FEW ? most : ATTEND_FEW;
-    wide.row_tiles =
-        (wide.tokens * (heads.n_heads / heads.n_kv_heads) + MOST_SPLIT_ROWS - 1) / MOST_SPLIT_ROWS;
+    wide.row_tiles = (wide.tokens * group + MOST_SPLIT_ROWS - 1) / MOST_SPLIT_ROWS;
     step.n_tokens = sequence.n_tokens = ATTEND_FEW, step.kind = STEP_ANY;
     StageRoom few = cuda_stage_room(cuda, &step, &wide);
+    // And of more tokens, where a cache in f16 has heads that wgmma takes.
+    const SplitRowsCase tile = {DTYPE_F16, heads.n_kv_heads, 128, most, most * group, false, false};
+    SplitPlan more = plan;
+    more.few = dispatch_few_tokens(&cuda->device.card, &tile, 0);
+    more.tokens = most, more.once = true, more.blocks_a_sm = 1;
+    more.row_tiles = (most * group + SPLIT_WGMMA_ROWS - 1) / SPLIT_WGMMA_ROWS;
+    step.n_tokens = sequence.n_tokens = more.few;
+    StageRoom many = cuda_stage_room(cuda, &step, &more);
     const size_t sizes[] = {room_bytes(cuda, &prompt, &plan), room_bytes(cuda, &rows, &plan),
-                            room_bytes(cuda, &few, &wide)};
+                            room_bytes(cuda, &few, &wide), room_bytes(cuda, &many, &more)};
     size_t bytes = sizes[0];
     for (size_t size : sizes) bytes = size > bytes ? size : bytes;
-    return bytes;
+    return bytes + tile_split_bytes(&cuda->device.card);
 }
 
 // ---- the op --------------------------------------------------------------------------------------------------

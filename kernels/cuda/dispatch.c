@@ -293,7 +293,8 @@ static bool wgmma_fits(const Card *card, const AttendCase *a, bool octets, uint3
     size_t tiles = (a->n_slots + ATTEND_KEYS - 1) / ATTEND_KEYS;
     return has_wgmma(card) && (a->head_dim == 64 || a->head_dim == 128) && octets &&
            a->tile_rows <= ATTEND_ROWS && page_size % ATTEND_KEYS == 0 &&
-           ATTEND_WGMMA_BYTES(a->head_dim) + tiles * (sizeof(int) + 1) <= card->shared_limit;
+           ATTEND_WGMMA_BYTES(a->head_dim) + ATTEND_WGMMA_STATIC + tiles * (sizeof(int) + 1) <=
+               card->shared_limit;
 }
 
 static bool tile_fits(const Card *card, const AttendCase *a) {
@@ -359,15 +360,35 @@ enum {
     LONG_SPLIT = 2048, // what is longer may be cut into two rounds of them, which end more evenly
     ROW_SPLIT = 1024,  // the most of a row among others; a split begins and ends in the time of 300 of f16
     LEAST_SPLIT = 128,
+    TILE_SPLIT = 1024,     // the least of a tile of many tokens
+    MOST_FEW_SLOTS = 8192, // see dispatch_few_tokens()
     MOST_BESIDE =
         4096, // slots of a sequence up to which splits leave room beside them: more are read by more blocks
     SPLIT_UNIT = 64,
 };
 
 bool dispatch_splits_by_wgmma(const Card *card, const SplitRowsCase *c) {
-    const int blocks = c->n_kv_heads * ((c->rows + SPLIT_WGMMA_ROWS - 1) / SPLIT_WGMMA_ROWS);
     return has_wgmma(card) && c->cache == DTYPE_F16 && (c->head_dim == 64 || c->head_dim == 128) &&
-           c->tokens > 1 && c->rows > 8 && card->n_sms / blocks <= 4 && !c->evicted && !c->based;
+           c->tokens > 1 && c->rows > 8 && !c->evicted && !c->based;
+}
+
+int dispatch_few_tokens(const Card *card, const SplitRowsCase *tile, int n_slots) {
+    if (!dispatch_splits_by_wgmma(card, tile) || n_slots > MOST_FEW_SLOTS) return ATTEND_FEW;
+    const int blocks = tile->n_kv_heads * ((tile->rows + SPLIT_WGMMA_ROWS - 1) / SPLIT_WGMMA_ROWS),
+              most = card->n_sms / blocks * tile->tokens;
+    return most < ATTEND_FEW ? ATTEND_FEW : most < ATTEND_FEW_BY_WGMMA ? most : ATTEND_FEW_BY_WGMMA;
+}
+
+int dispatch_tile_splits(const Card *card, StepKind kind, int blocks, int n_slots) {
+    if (kind != STEP_ANY) return 1;
+    int n = card->n_sms / blocks;
+    if (n > n_slots / TILE_SPLIT) n = n_slots / TILE_SPLIT;
+    if (n > MOST_SPLITS) n = MOST_SPLITS;
+    return n > 1 ? n : 1;
+}
+
+int dispatch_most_tile_splits(const Card *card) {
+    return has_wgmma(card) ? card->n_sms : 0;
 }
 
 // As many as give every multiprocessor its splits of all tiles and KV heads; in a step whose sequences do not show in
@@ -379,6 +400,10 @@ int dispatch_split_slots(const Card *card, const SplitCase *c) {
     if (c->kind == STEP_DECODING) {
         int64_t n = card->n_sms / (4 * blocks), more = (c->slots + ROW_SPLIT - 1) / ROW_SPLIT;
         if (n < more) n = more;
+        slots = (c->slots + n - 1) / n;
+    } else if (c->once && c->row_blocks > 0) {
+        int64_t n = card->n_sms / ((int64_t)c->n_kv_heads * c->row_blocks);
+        if (n < 1) n = 1;
         slots = (c->slots + n - 1) / n;
     } else {
         // Whole rounds: the few blocks of one that is begun take as long as the others.

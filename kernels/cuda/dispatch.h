@@ -243,10 +243,12 @@ typedef enum AttendKernel {
 } AttendKernel;
 
 enum {
-    ATTEND_ROWS = 128, // tokens × the heads that share a KV head, of a tile
-    ATTEND_KEYS = 64,  // that a tile kernel takes at a time
-    ATTEND_FEW = 64,   // tokens of a step of kind ANY up to which all its tiles are of few tokens
-    FLAT_BESIDE = 32,  // rows of x up to which a flat GEMM leaves half of a multiprocessor to others
+    ATTEND_ROWS = 128,             // tokens × the heads that share a KV head, of a tile
+    ATTEND_KEYS = 64,              // that a tile kernel takes at a time
+    ATTEND_WGMMA_STATIC = 6 << 10, // shared memory that attention/wgmma.cu declares itself, at most
+    ATTEND_FEW = 64,           // tokens of a step of kind ANY up to which all its tiles are of few tokens,
+    ATTEND_FEW_BY_WGMMA = 128, // or at most: dispatch_few_tokens()
+    FLAT_BESIDE = 32,          // rows of x up to which a flat GEMM leaves half of a multiprocessor to others
 };
 enum {
     ATTEND_LATENT_ROW = 576,
@@ -303,6 +305,7 @@ typedef struct SplitCase {
     int64_t indexes; // not DECODING: that all tiles of few tokens look at, one after the other
     bool latent;     // of rows for all heads, of which 64 keep a block busy as long as 128 of other keys
     bool once;       // in one round: see dispatch_splits_by_wgmma()
+    int row_blocks; // of a step of one sequence: blocks that share the rows of all its tiles of a KV head; else 0
 } SplitCase;
 
 // What attends in splits: tiles of at most `tokens` tokens.
@@ -313,9 +316,18 @@ typedef struct SplitRowsCase {
     bool based;                             // scores have bases that were measured: no running maxima
 } SplitRowsCase;
 enum { SPLIT_WGMMA_ROWS = 64 };
-// Whether a block takes 64 rows by wgmma (attention/split_wgmma.cu) or 16 by mma.sync: where four splits of a tile's heads
-// are enough to give every multiprocessor a block, for one block joins all splits of its 64 rows.
+// Whether a block takes 64 rows by wgmma (attention/split_wgmma.cu) or 16 by mma.sync.
 bool dispatch_splits_by_wgmma(const Card *card, const SplitRowsCase *rows);
+
+// Tokens of a step of kind ANY up to which all its tiles are of few tokens, by a whole tile of them and the most slots of a
+// sequence: where 64 rows are a block's, as many as one round of blocks takes, if the cache is not so long that the kernel of
+// many tokens, whose blocks go through keys in half the time, makes up for what it does before the first.
+int dispatch_few_tokens(const Card *card, const SplitRowsCase *tile, int n_slots);
+
+// Into how many splits tiles of many tokens are cut, which are so many blocks: where these leave multiprocessors idle, with
+// a cache that is long enough. Not where it must not show where a prompt was cut.
+int dispatch_tile_splits(const Card *card, StepKind kind, int blocks, int n_slots);
+int dispatch_most_tile_splits(const Card *card); // of all tiles and KV heads
 
 // Indexes of a split.
 int dispatch_split_slots(const Card *card, const SplitCase *split);

@@ -10,6 +10,12 @@ struct AttendHeads {
     int n_heads, n_kv_heads, head_dim;
 };
 
+// Tokens of a tile: as many as keep 128 rows of a KV head's group busy.
+static inline int tile_tokens(const AttendHeads *h) {
+    const int group = h->n_heads / h->n_kv_heads;
+    return group < ATTEND_ROWS ? ATTEND_ROWS / group : 1;
+}
+
 // Query heads of a KV head that a split takes together in a step of independent rows, and how often the group has so many.
 static inline int split_rows(const AttendHeads *h) {
     if (h->head_dim == ATTEND_LATENT_ROW) return 64; // attention/latent.cu
@@ -60,7 +66,8 @@ struct CudaStep {
 struct SplitPlan {
     AttendHeads heads;
     DType cache;
-    int tokens;                 // the most of a tile of few
+    int few;    // tokens of a step up to which all its tiles are of few: dispatch_few_tokens()
+    int tokens; // the most of a tile of few
     int blocks_a_sm, row_tiles; // see SplitCase
     bool once;
 };

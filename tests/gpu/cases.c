@@ -508,8 +508,8 @@ const Case CASES[] = {
      LAYOUT(3, 64)},
     {"bf16 few, 33 splits", DTYPE_BF16, 256, 2, 1, 128, 512, 301, .past = 4200, .n_tokens = 11, F16KV,
      LAYOUT(3, 64), .whole = true},
-    // By wgmma, which takes 28 KV heads and more: one split and four, rows on both sides of a block's 64, units that some
-    // rows see, scores that are not just products (dispatch_splits_by_wgmma()).
+    // By wgmma: one split and four, rows on both sides of a block's 64, units that some rows see, scores that are not just
+    // products (dispatch_splits_by_wgmma()).
     {"bf16 few, wgmma, 9 rows", DTYPE_BF16, 512, 28, 28, 128, 512, 301, .past = 31, .n_tokens = 9, F16KV,
      LAYOUT(3, 64)},
     {"f16 few, wgmma, 64 rows", DTYPE_F16, 512, 112, 28, 64, 512, 301, .past = 97, .n_tokens = 16, F16KV,
@@ -528,6 +528,32 @@ const Case CASES[] = {
      .n_tokens = 50, F16KV, LAYOUT(3, 64)},
     {"f16 few, wgmma, sinks", DTYPE_F16, 512, 32, 32, 64, 512, 301, SINKS, .past = 500, .n_tokens = 17, F16KV,
      LAYOUT(3, 64)},
+    // More tokens than mma.sync takes: several tiles, of whole and of single rows of blocks, KV heads enough for one split, for
+    // three and for many (dispatch_few_tokens()).
+    {"bf16 few, wgmma, 65 tokens", DTYPE_BF16, 512, 16, 4, 64, 512, 301, .past = 1500, .n_tokens = 65, F16KV,
+     LAYOUT(3, 64)},
+    {"f16 few, wgmma, 128 tokens", DTYPE_F16, 512, 32, 32, 64, 512, 301, .past = 0, .n_tokens = 128, F16KV,
+     LAYOUT(3, 64), .whole = true},
+    {"f16 few, wgmma, 128 tokens of 7 heads", DTYPE_F16, 448, 7, 1, 64, 512, 301, .past = 3000,
+     .n_tokens = 128, F16KV, LAYOUT(3, 64)},
+    {"bf16 few, wgmma, 100 tokens, sinks, window", DTYPE_BF16, 512, 8, 2, 128, 512, 301, SINKS, .window = 200,
+     .past = 2000, .n_tokens = 100, F16KV, LAYOUT(3, 64)},
+    // Tiles of many tokens whose keys several blocks share (dispatch_tile_splits()): two, four and more, with and without a
+    // remainder, of a window that leaves some of them nothing.
+    {"bf16 tiles in splits", DTYPE_BF16, 512, 32, 32, 64, 512, 301, .past = 2200, .n_tokens = 129, F16KV,
+     LAYOUT(3, 64)},
+    {"f16 tiles in splits, four", DTYPE_F16, 512, 32, 8, 64, 512, 301, .past = 4100, .n_tokens = 130, F16KV,
+     LAYOUT(3, 64), .whole = true},
+    {"f16 tiles in splits, many", DTYPE_F16, 512, 4, 1, 128, 512, 301, .past = 9000, .n_tokens = 140, F16KV,
+     LAYOUT(3, 64)},
+    {"bf16 tiles in splits, window", DTYPE_BF16, 512, 8, 2, 128, 512, 301, .window = 300, .past = 5000,
+     .n_tokens = 150, F16KV, LAYOUT(3, 64)},
+    {"bf16 tiles in splits, sinks", DTYPE_BF16, 512, 16, 2, 64, 512, 301, SINKS, .past = 4000,
+     .n_tokens = 133, F16KV, LAYOUT(3, 64), .whole = true},
+    {"bf16 tiles in splits, a long cache", DTYPE_BF16, 256, 4, 2, 64, 512, 301, .past = 8300, .n_tokens = 70,
+     F16KV, LAYOUT(3, 64)},
+    {"bf16 tiles in splits, int8", DTYPE_BF16, 512, 16, 2, 64, 512, 301, .past = 4000, .n_tokens = 133,
+     INT8(32), LAYOUT(3, 64)},
     {"bf16 few, bf16 cache", DTYPE_BF16, 256, 8, 2, 64, 512, 301, .past = 600, .n_tokens = 9,
      .kv = DTYPE_BF16, LAYOUT(2, 128), .whole = true},
     {"bf16 few, f32 cache", DTYPE_BF16, 256, 4, 4, 128, 512, 301, .past = 600, .n_tokens = 33,

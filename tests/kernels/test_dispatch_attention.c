@@ -153,37 +153,39 @@ static void splits_are_of_the_step_alone(void **state) {
         int slots;
     } CASES[] = {
         // One token among nobody: four blocks a multiprocessor are 528, 66 for each KV head.
-        {{STEP_ANY, DTYPE_F16, 8, 1, 4, false, 8192, 8192, false, false}, 128},    // 8192 / 66 = 125
-        {{STEP_ANY, DTYPE_F16, 8, 1, 4, false, 65536, 65536, false, false}, 1024}, // 993
-        {{STEP_ANY, DTYPE_F16, 8, 1, 4, false, 262144, 262144, false, false},
+        {{STEP_ANY, DTYPE_F16, 8, 1, 4, false, 8192, 8192, false, false, 0}, 128},    // 8192 / 66 = 125
+        {{STEP_ANY, DTYPE_F16, 8, 1, 4, false, 65536, 65536, false, false, 0}, 1024}, // 993
+        {{STEP_ANY, DTYPE_F16, 8, 1, 4, false, 262144, 262144, false, false, 0},
          2048}, // two rounds: 262144 / 132 = 1986
-        {{STEP_ANY, DTYPE_INT4, 8, 1, 4, false, 262144, 262144, false, false}, 4032}, // but not of int4: 3972
-        {{STEP_ANY, DTYPE_F16, 8, 1, 2, false, 65536, 65536, false, false},
+        {{STEP_ANY, DTYPE_INT4, 8, 1, 4, false, 262144, 262144, false, false, 0},
+         4032}, // but not of int4: 3972
+        {{STEP_ANY, DTYPE_F16, 8, 1, 2, false, 65536, 65536, false, false, 0},
          2048}, // two blocks each: 65536 / 33 = 1986
-        {{STEP_ANY, DTYPE_F16, 8, 1, 0, false, 65536, 65536, false, false},
+        {{STEP_ANY, DTYPE_F16, 8, 1, 0, false, 65536, 65536, false, false, 0},
          1024}, // plain kernel: as if there were four
-        {{STEP_ANY, DTYPE_F16, 8, 1, 4, false, 100, 100, false, false}, 128},
-        {{STEP_ANY, DTYPE_F16, 8, 1, 4, false, 8192, 64 * 8192, false, false},
+        {{STEP_ANY, DTYPE_F16, 8, 1, 4, false, 100, 100, false, false, 0}, 128},
+        {{STEP_ANY, DTYPE_F16, 8, 1, 4, false, 8192, 64 * 8192, false, false, 0},
          4032}, // 64 rows: 524288 / 132 = 3972
         // A short prompt before a flat GEMM: one block a multiprocessor, 4 splits of 32 KV heads, but of long caches.
-        {{STEP_ANY, DTYPE_F16, 32, 1, 2, true, 1040, 1040, false, false}, 320},  // 1040 / 4 = 260
-        {{STEP_ANY, DTYPE_F16, 32, 1, 2, false, 1040, 1040, false, false}, 192}, // 1040 / 8 = 130
-        {{STEP_ANY, DTYPE_F16, 32, 2, 2, true, 1056, 1056, false, false},
+        {{STEP_ANY, DTYPE_F16, 32, 1, 2, true, 1040, 1040, false, false, 0}, 320},  // 1040 / 4 = 260
+        {{STEP_ANY, DTYPE_F16, 32, 1, 2, false, 1040, 1040, false, false, 0}, 192}, // 1040 / 8 = 130
+        {{STEP_ANY, DTYPE_F16, 32, 2, 2, true, 1056, 1056, false, false, 0},
          320}, // two blocks share a head's rows: 1056 / 4 = 264
-        {{STEP_ANY, DTYPE_F16, 32, 1, 2, true, 8192, 8192, false, false}, 1024},
+        {{STEP_ANY, DTYPE_F16, 32, 1, 2, true, 8192, 8192, false, false, 0}, 1024},
         // A row among others: a quarter of the multiprocessors, four splits, or as many as 1,024 indexes each make.
-        {{STEP_DECODING, DTYPE_F16, 8, 1, 4, false, 2048, 0, false, false}, 512},
-        {{STEP_DECODING, DTYPE_F16, 8, 1, 1, false, 2048, 0, false, false}, 512},
-        {{STEP_DECODING, DTYPE_INT4, 8, 1, 0, false, 2048, 777, false, false}, 512},
-        {{STEP_DECODING, DTYPE_F16, 8, 1, 4, false, 65536, 0, false, false}, 1024},
-        {{STEP_DECODING, DTYPE_F16, 8, 1, 4, false, 1 << 20, 0, false, false}, 4160}, // at most 256 of a tile
+        {{STEP_DECODING, DTYPE_F16, 8, 1, 4, false, 2048, 0, false, false, 0}, 512},
+        {{STEP_DECODING, DTYPE_F16, 8, 1, 1, false, 2048, 0, false, false, 0}, 512},
+        {{STEP_DECODING, DTYPE_INT4, 8, 1, 0, false, 2048, 777, false, false, 0}, 512},
+        {{STEP_DECODING, DTYPE_F16, 8, 1, 4, false, 65536, 0, false, false, 0}, 1024},
+        {{STEP_DECODING, DTYPE_F16, 8, 1, 4, false, 1 << 20, 0, false, false, 0},
+         4160}, // at most 256 of a tile
         // Rows for all heads: a block a multiprocessor.
-        {{STEP_ANY, DTYPE_F16, 1, 1, 1, false, 1024, 1024, true, false}, 64},
-        {{STEP_ANY, DTYPE_F16, 1, 1, 1, false, 32768, 32768, true, false}, 256}, // 32768 / 132 = 249
-        {{STEP_DECODING, DTYPE_F16, 1, 2, 1, false, 2048, 0, true, false}, 128}, // 16 splits
+        {{STEP_ANY, DTYPE_F16, 1, 1, 1, false, 1024, 1024, true, false, 0}, 64},
+        {{STEP_ANY, DTYPE_F16, 1, 1, 1, false, 32768, 32768, true, false, 0}, 256}, // 32768 / 132 = 249
+        {{STEP_DECODING, DTYPE_F16, 1, 2, 1, false, 2048, 0, true, false, 0}, 128}, // 16 splits
         // Four splits of 32 heads in one round, and in two.
-        {{STEP_ANY, DTYPE_F16, 32, 1, 1, true, 16384, 16384, false, true}, 4096},
-        {{STEP_ANY, DTYPE_F16, 32, 1, 1, true, 16384, 16384, false, false}, 2048},
+        {{STEP_ANY, DTYPE_F16, 32, 1, 1, true, 16384, 16384, false, true, 0}, 4096},
+        {{STEP_ANY, DTYPE_F16, 32, 1, 1, true, 16384, 16384, false, false, 0}, 2048},
     };
     for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++)
         if (dispatch_split_slots(&HOPPER, &CASES[i].c) != CASES[i].slots)
@@ -191,7 +193,7 @@ static void splits_are_of_the_step_alone(void **state) {
                      CASES[i].slots);
 }
 
-// 64 rows of queries at once, on 132 multiprocessors: where a tile's rows make 27 blocks or more.
+// 64 rows of queries at once.
 static void rows_by_wgmma(void **state) {
     (void)state;
     static const struct {
@@ -200,13 +202,10 @@ static void rows_by_wgmma(void **state) {
     } CASES[] = {
         {{DTYPE_F16, 32, 128, 16, 16, false, false}, true},
         {{DTYPE_F16, 32, 64, 9, 9, false, false}, true},
-        {{DTYPE_F16, 32, 128, 8, 8, false, false}, false},   // mma.sync has these as one tile
-        {{DTYPE_F16, 32, 128, 1, 16, false, false}, false},  // a row among others
-        {{DTYPE_F16, 8, 128, 32, 128, false, false}, false}, // 16 blocks: eight splits each
-        {{DTYPE_F16, 16, 128, 32, 64, false, false}, false},
-        {{DTYPE_F16, 16, 128, 64, 128, false, false}, true}, // 32: four
-        {{DTYPE_F16, 27, 128, 9, 9, false, false}, true},
-        {{DTYPE_F16, 26, 128, 9, 9, false, false}, false},
+        {{DTYPE_F16, 32, 128, 8, 8, false, false}, false},  // mma.sync has these as one tile
+        {{DTYPE_F16, 32, 128, 1, 16, false, false}, false}, // a row among others
+        {{DTYPE_F16, 8, 128, 32, 128, false, false}, true},
+        {{DTYPE_F16, 1, 128, 9, 9, false, false}, true},
         {{DTYPE_F16, 71, 64, 64, 64, false, false}, true},
         {{DTYPE_BF16, 32, 128, 16, 16, false, false}, false},
         {{DTYPE_INT8, 32, 128, 16, 16, false, false}, false},
@@ -222,12 +221,44 @@ static void rows_by_wgmma(void **state) {
     }
 }
 
+// Tokens up to which 64 rows are a block's in a step, and splits of the tiles of more.
+static void tokens_by_wgmma(void **state) {
+    (void)state;
+    const SplitRowsCase of_8b = {DTYPE_F16, 8, 128, 32, 128, false, false},
+                        of_7b = {DTYPE_F16, 32, 128, 128, 128, false, false},
+                        of_71_heads = {DTYPE_F16, 71,    64,   128,
+                                       128,       false, false}, // a tile: more than one round
+        of_bf16 = {DTYPE_BF16, 8, 128, 32, 128, false, false};
+    assert_int_equal(dispatch_few_tokens(&HOPPER, &of_8b, 0), 128);
+    assert_int_equal(dispatch_few_tokens(&HOPPER, &of_7b, 8192), 128);
+    assert_int_equal(dispatch_few_tokens(&HOPPER, &of_7b, 8193), 64);
+    assert_int_equal(dispatch_few_tokens(&HOPPER, &of_71_heads, 0), 64);
+    assert_int_equal(dispatch_few_tokens(&HOPPER, &of_bf16, 0), 64);
+    assert_int_equal(dispatch_few_tokens(&AMPERE, &of_8b, 0), 64);
+
+    assert_int_equal(dispatch_tile_splits(&HOPPER, STEP_ANY, 64, 16384), 2);
+    assert_int_equal(dispatch_tile_splits(&HOPPER, STEP_ANY, 67, 16384), 1);
+    assert_int_equal(dispatch_tile_splits(&HOPPER, STEP_ANY, 8, 4096 + 130), 4); // of 1,024 slots at least
+    assert_int_equal(dispatch_tile_splits(&HOPPER, STEP_ANY, 8, 2047), 1);
+    assert_int_equal(dispatch_tile_splits(&HOPPER, STEP_ANY, 200, 16384), 1);
+    assert_int_equal(dispatch_tile_splits(&HOPPER, STEP_READING, 8, 16384), 1);
+    assert_int_equal(dispatch_most_tile_splits(&AMPERE), 0);
+
+    // Of one sequence: 128 tokens of an 8B are 64 blocks, 65 are 40.
+    SplitCase c = {STEP_ANY, DTYPE_F16, 8, 2, 1, false, 4096, 4 * 4096, false, true, 8};
+    assert_int_equal(dispatch_split_slots(&HOPPER, &c), 2048);
+    c.row_blocks = 5;
+    assert_int_equal(dispatch_split_slots(&HOPPER, &c), 1408); // 4096 / 3 = 1366
+    c.row_blocks = 17;
+    assert_int_equal(dispatch_split_slots(&HOPPER, &c), 4096);
+}
+
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tiles_of_an_f16_cache), cmocka_unit_test(tiles_of_latents),
         cmocka_unit_test(tiles_of_other_caches), cmocka_unit_test(tiles_of_one_token),
         cmocka_unit_test(tiles_of_few_tokens),   cmocka_unit_test(splits_are_of_the_step_alone),
-        cmocka_unit_test(rows_by_wgmma),
+        cmocka_unit_test(rows_by_wgmma),         cmocka_unit_test(tokens_by_wgmma),
     };
     return test_main("dispatch_attention", argc, argv, tests);
 }

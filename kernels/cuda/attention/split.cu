@@ -10,6 +10,24 @@ static size_t arrived_bytes(int n_parts, const AttendHeads *h) {
     return (size_t)n_parts * (size_t)h->n_heads * sizeof(unsigned);
 }
 
+// Of splits of tiles of many tokens, each of which leaves the results of a tile's rows.
+static size_t tile_parts_bytes(const Card *card, int head_dim) {
+    if (head_dim != 64 && head_dim != 128) return 0;
+    return (size_t)dispatch_most_tile_splits(card) * ATTEND_ROWS * ((size_t)head_dim + 2) * sizeof(float);
+}
+static size_t tile_arrived_bytes(const Card *card) {
+    return (size_t)dispatch_most_tile_splits(card) * sizeof(unsigned);
+}
+
+size_t tile_split_bytes(const Card *card) {
+    return cuda_room_bytes(tile_parts_bytes(card, 128)) + cuda_room_bytes(tile_arrived_bytes(card));
+}
+
+int tile_splits(const CudaBackend *cuda, const AttendLaunch *l) {
+    return dispatch_tile_splits(&cuda->device.card, cuda->step.kind, l->a.n_kv_heads * l->n_tiles,
+                                l->most_slots);
+}
+
 size_t split_bytes(int n_splits, const AttendHeads *heads, int tokens) {
     return cuda_room_bytes(parts_bytes(n_splits * tokens, heads)) +
            cuda_room_bytes(arrived_bytes(n_splits * tokens, heads));
@@ -17,11 +35,17 @@ size_t split_bytes(int n_splits, const AttendHeads *heads, int tokens) {
 
 Status split_reserve(CudaBackend *cuda, const AttendHeads *heads, Error *error) {
     const char *what = "splits of attention";
+    const Card *card = &cuda->device.card;
     const int n_parts = cuda->step.n_splits * cuda->step.few_tokens;
-    Status status = cuda_room(cuda, &cuda->scratch.parts, parts_bytes(n_parts, heads), false, what, error);
-    return status
-               ? status
-               : cuda_room(cuda, &cuda->scratch.arrived, arrived_bytes(n_parts, heads), false, what, error);
+    size_t parts = parts_bytes(n_parts, heads), arrived = arrived_bytes(n_parts, heads);
+    if (cuda->step.n_tiles > 0 && cuda->step.kind == STEP_ANY) { // which may be cut, too
+        const size_t of_tiles = tile_parts_bytes(card, heads->head_dim),
+                     arrived_of_tiles = tile_arrived_bytes(card);
+        if (parts < of_tiles) parts = of_tiles;
+        if (arrived < arrived_of_tiles) arrived = arrived_of_tiles;
+    }
+    Status status = cuda_room(cuda, &cuda->scratch.parts, parts, false, what, error);
+    return status ? status : cuda_room(cuda, &cuda->scratch.arrived, arrived, false, what, error);
 }
 
 bool scales_fit(const SplitArguments *a, int group, int bytes) {
@@ -52,12 +76,21 @@ bool split_built(DType type) {
     return is_built(launcher_of(type));
 }
 
+static SplitRowsCase rows_of(const KvLayer *kv, const AttendHeads *heads, int tokens, bool evicted) {
+    const int rows = tokens * (heads->n_heads / heads->n_kv_heads);
+    return {kv->type, heads->n_kv_heads, heads->head_dim, tokens, rows, evicted, kv->score_bases != NULL};
+}
+
 static bool by_wgmma(const Card *card, const KvLayer *kv, const AttendHeads *heads, int tokens,
                      bool evicted) {
-    const int rows = tokens * (heads->n_heads / heads->n_kv_heads);
-    const SplitRowsCase c = {kv->type, heads->n_kv_heads, heads->head_dim,        tokens,
-                             rows,     evicted,           kv->score_bases != NULL};
+    const SplitRowsCase c = rows_of(kv, heads, tokens, evicted);
     return dispatch_splits_by_wgmma(card, &c);
+}
+
+int split_few_tokens(const Card *card, const KvLayer *kv, const AttendHeads *heads, bool evicted,
+                     int n_slots) {
+    const SplitRowsCase tile = rows_of(kv, heads, tile_tokens(heads), evicted);
+    return dispatch_few_tokens(card, &tile, n_slots);
 }
 
 cudaError_t split_fit(const Card *card, const KvLayer *kv, const AttendHeads *heads, int tokens, bool evicted,

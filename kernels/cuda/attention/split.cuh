@@ -20,6 +20,7 @@ struct SplitArguments {
     // What of the cache the kernels before it write are the keys of the step's own tokens, and these known by their
     // positions: in a step whose sequences are independent, of a token each, or that has one sequence.
     bool early, independent;
+    bool all_there;  // see splits_all_there()
     int parts;       // rows of a step's widest tile, of all KV heads: results of a split
     int row_tiles;   // blocks that share the rows of a KV head
     int group_shift; // int8, int4: log2 of their group
@@ -33,10 +34,20 @@ struct SplitArguments {
     unsigned *arrived; // [n_splits, n_kv_heads·row_tiles] of the tile's first split; zero between launches
 };
 
+// Whether blocks may wait for each other: each has a multiprocessor's room. Not where a row's bits must be the same beside any
+// others, for the order of a join goes by how many rows a block has of it.
+static inline bool splits_all_there(const CudaBackend *cuda, dim3 grid) {
+    return cuda->step.kind == STEP_ANY && (int64_t)grid.x * grid.y <= cuda->device.card.n_sms;
+}
+
 // Scratch for the splits of the step that was staged.
 Status split_reserve(CudaBackend *cuda, const AttendHeads *heads, Error *error);
 // What it takes for so many, of tiles of at most `tokens` tokens.
 size_t split_bytes(int n_splits, const AttendHeads *heads, int tokens);
+
+// Into how many splits attention/wgmma.cu cuts a launch's tiles: all blocks are there at once.
+int tile_splits(const CudaBackend *cuda, const AttendLaunch *launch);
+size_t tile_split_bytes(const Card *card); // scratch for them, at most
 
 cudaError_t attend_splits(CudaBackend *cuda, const AttendLaunch *launch);
 
@@ -64,6 +75,10 @@ template <DType TYPE> MAY_LACK cudaError_t split_launch(CudaBackend *cuda, const
 template <DType TYPE>
 MAY_LACK cudaError_t split_fit_of(const Card *card, const KvLayer *kv, const AttendHeads *heads, int tokens,
                                   SplitFit *fit);
+
+// dispatch_few_tokens() for such a cache and such heads.
+int split_few_tokens(const Card *card, const KvLayer *kv, const AttendHeads *heads, bool evicted,
+                     int n_slots);
 
 // Of rows by the dozen on Hopper (split_wgmma.cu), where dispatch_splits_by_wgmma() says so.
 cudaError_t split_wgmma_launch(CudaBackend *cuda, const SplitArguments *a);

@@ -27,16 +27,8 @@ __device__ inline void load_split_queries(const SplitArguments &s, const int64_t
         for (int t = 0; t < TURNS; t++) {
             int i = t * THREADS + threadIdx.x, d = i % (HEAD / 8) * 8, row = i / (HEAD / 8);
             if (OCTETS % THREADS != 0 && i >= OCTETS) break;
-            const uint32_t words[4] = {raw[t].x, raw[t].y, raw[t].z, raw[t].w};
-            uint32_t scaled[4];
-#pragma unroll
-            for (int e = 0; e < 4; e++) {
-                float2 two = s.l.type == DTYPE_F16 ? __half22float2(*(const __half2 *)&words[e])
-                                                   : __bfloat1622float2(*(const __nv_bfloat162 *)&words[e]);
-                scaled[e] = halves(two.x * (a.scale / (C::bits(2 * e) * TINY * C::UNIT)),
-                                   two.y * (a.scale / (C::bits(2 * e + 1) * TINY * C::UNIT)));
-            }
-            *(uint4 *)&to->q[for_sinks][row][d] = make_uint4(scaled[0], scaled[1], scaled[2], scaled[3]);
+            *(uint4 *)&to->q[for_sinks][row][d] = scaled_halves(
+                raw[t], s.l.type, [&](int e) { return a.scale / (C::bits(e) * TINY * C::UNIT); });
         }
     }
     __syncthreads();
@@ -61,56 +53,37 @@ __global__ void __launch_bounds__(Shape::WARPS * 32, Shape::BLOCKS)
     split_kernel(const __grid_constant__ SplitArguments s) {
     typedef SplitWarp<C, Shape, HEAD> Warp;
     typedef SplitResults<Shape, HEAD> Results;
-    constexpr int HEADS = Shape::HEADS, WARPS = Shape::WARPS;
     extern __shared__ __align__(128) char memory[];
-    __shared__ int64_t places[HEADS]; // of the block's rows: the first element's in q and y
+    __shared__ int64_t places[Shape::HEADS]; // of the block's rows: the first element's in q and y
     typename Warp::Queries *queries = (typename Warp::Queries *)memory;
     char *rings = memory + sizeof *queries;
-    const AttendArguments &a = s.l.a;
-    int split = blockIdx.y, kv_head = blockIdx.x / s.row_tiles, dim = a.head_dim;
     let_next_begin();
     if (!s.early) kernels_before(); // else what a step is about is there since its first kernel
-    const AttendTile tile = s.split_tiles[split];
-    if (tile.n_tokens == 0) return;
-    const int group = a.n_heads / a.n_kv_heads;
-    const SplitRows rows = {(int)blockIdx.x % s.row_tiles * HEADS, tile.n_tokens * group, group,
-                            tile.first_token, kv_head * group};
-    const int n_rows = rows.of_block(HEADS);
-    if (n_rows <= 0) return; // other tiles have more
-
-    int begin = (split - tile.first_split) * tile.split_slots,
-        end = min(begin + tile.split_slots, tile.n_slots);
-    const Units units(Shape::KEYS, begin, end, tile.n_sinks, tile.n_evicted);
-    Warp w(s, tile, units, *queries, kv_head, rings);
-    w.begin = begin, w.end = end;
-    w.first_position = a.positions[tile.first_token];
-    w.position = a.positions[tile.first_token + tile.n_tokens - 1];
-    w.take_rows(rows);
-    if ((int)threadIdx.x < n_rows)
-        places[threadIdx.x] = rows.place(a.n_heads, rows.first + threadIdx.x) * dim;
-    if (a.kv.score_bases && threadIdx.x == 0)
-        atomicAdd(&s.counts->parts, (unsigned long long)min(WARPS, units.n));
-    // The step's own keys are the tile's, of one token, or those of the step's only sequence.
-    const int32_t fresh_from = s.independent ? w.first_position : a.positions[0];
-    // A warp's keys are taken again, with running maxima, where its bases did not do.
+    const SplitBlock block(s, Shape::HEADS, Shape::KEYS);
+    if (block.n_rows <= 0) return;
+    Warp w(block, *queries, rings);
+    w.take_rows(block.rows);
+    block.leave_places(places);
+    if (s.l.a.kv.score_bases && threadIdx.x == 0)
+        atomicAdd(&s.counts->parts, (unsigned long long)min(Shape::WARPS, block.units.n));
+        // A warp's keys are taken again, with running maxima, where its bases did not do.
 #pragma unroll 1
     for (bool again = false;; again = true) {
-        w.run(fresh_from, [&] {
+        w.run(block.fresh_from(), [&] {
             if (again) return;
             __syncthreads(); // places are known
             kernels_before();
-            load_split_queries<C, Shape, HEAD>(s, places, n_rows, units.sinks > 0, queries);
+            load_split_queries<C, Shape, HEAD>(s, places, block.n_rows, block.units.sinks > 0, queries);
         });
-        if (!w.given || w.is_safe(end - begin)) break;
+        if (!w.given || w.is_safe(block.end - block.begin)) break;
         w.start_again();
         if (threadIdx.x % 32 == 0) atomicAdd(&s.counts->again, 1ull);
     }
     __syncthreads(); // the rings are done with
-    const int64_t part = (int64_t)split * s.parts + kv_head * (s.parts / a.n_kv_heads) + rows.first;
     Results *results = (Results *)rings;
-    leave_results(w, n_rows, results);
+    leave_results(w, block.n_rows, results);
     __syncthreads();
-    end_split<Shape, HEAD>(s, tile, split, results, places, n_rows, part);
+    end_split<Shape, HEAD>(block, results, places);
 }
 
 // ---- launchers -----------------------------------------------------------------------------------------------
@@ -134,11 +107,8 @@ template <class C, int HEAD_, int HEADS_, int GROUP_, int WARPS = 4> struct Spli
     static constexpr int HEAD = HEAD_, HEADS = HEADS_, GROUP = GROUP_, THREADS = WARPS * 32;
     typedef SplitShape<C, HEAD, HEADS, GROUP, WARPS> Shape;
     static constexpr size_t RINGS = WARPS * Shape::STAGES * Shape::STAGE,
-                            RESULTS = sizeof(SplitResults<Shape, HEAD>), WHOLE = sizeof(SplitWhole<Shape>),
-                            MOST = RINGS > RESULTS &&RINGS > WHOLE ? RINGS
-                                   : RESULTS > WHOLE               ? RESULTS
-                                                                   : WHOLE,
-                            SHARED = sizeof(typename SplitWarp<C, Shape, HEAD>::Queries) + MOST;
+                            SHARED = sizeof(typename SplitWarp<C, Shape, HEAD>::Queries) +
+                                     split_room<Shape, HEAD>(RINGS);
     static auto function() { return split_kernel<C, Shape, HEAD>; }
     // The most that any launch asks for: a limit that came and went would miss a graph that is instantiated later.
     static cudaError_t allow_shared(const Card *card) {
@@ -218,6 +188,7 @@ template <DType TYPE> cudaError_t split_launch(CudaBackend *cuda, const SplitArg
             typedef decltype(of) Kernel;
             SplitArguments a = described<Kernel>(*arguments);
             dim3 grid((unsigned)(a.l.a.n_kv_heads * a.row_tiles), (unsigned)cuda->step.n_splits);
+            a.all_there = splits_all_there(cuda, grid);
             const size_t shared = evenly_shared(card, grid, Kernel::Shape::BLOCKS, Kernel::SHARED);
             cudaError_t code = Kernel::allow_shared(card);
             if (code != cudaSuccess) return code;

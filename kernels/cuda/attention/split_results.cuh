@@ -118,6 +118,13 @@ template <class Shape> struct SplitWhole {
     float2 rows[Shape::HEADS];
 };
 
+// Bytes of shared memory for what a block needs one after the other: rings, results, the whole.
+template <class Shape, int HEAD> constexpr size_t split_room(size_t rings) {
+    const size_t results = sizeof(SplitResults<Shape, HEAD>), whole = sizeof(SplitWhole<Shape>),
+                 most = results > whole ? results : whole;
+    return rings > most ? rings : most;
+}
+
 // Of a row's results, N a lane: see SplitWhole. Those from n on are not there.
 template <class Shape, int N>
 __device__ inline void weigh_row(const float2 (&own)[N], int n, int row, SplitWhole<Shape> *whole) {
@@ -243,26 +250,57 @@ __device__ inline void join_splits(const SplitArguments &s, const int64_t *place
     }
 }
 
-// The end of a block: its results, of row `part` on among those of all splits, and the tile's, if it is the last to arrive.
-template <class Shape, int HEAD>
-__device__ inline void end_split(const SplitArguments &s, const AttendTile &tile, int split,
-                                 SplitResults<Shape, HEAD> *results, const int64_t *places, int n_rows,
-                                 int64_t part) {
-    __shared__ bool last;
-    join_results<Shape, HEAD>(s, *results, places, n_rows, part, tile.n_splits == 1);
-    if (tile.n_splits == 1) return;
+// Waits until all n blocks that share a tile's rows have left their results; who is the last to know it clears the counter for
+// the next launch. Only where all are there at once.
+__device__ inline void meet_splits(unsigned *arrived, unsigned n) {
     __threadfence();
     __syncthreads();
-    unsigned *arrived = s.arrived + (int64_t)tile.first_split * gridDim.x + blockIdx.x;
     if (threadIdx.x == 0) {
-        last = atomicAdd(arrived, 1) == (unsigned)tile.n_splits - 1;
+        atomicAdd(arrived, 1);
+        while (load_relaxed(arrived) < n) {
+        }
+        __threadfence();
+        if (atomicAdd(arrived, 1) == 2 * n - 1) *arrived = 0;
+    }
+    __syncthreads();
+}
+
+// Whether the block is the last of n to leave its results.
+__device__ inline bool last_of_splits(unsigned *arrived, unsigned n) {
+    __shared__ bool last;
+    __threadfence();
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        last = atomicAdd(arrived, 1) == n - 1;
         if (last) *arrived = 0; // for the next launch
     }
     __syncthreads();
-    if (!last) return;
-    __threadfence();
-    join_splits<Shape, HEAD>(s, places, n_rows, tile.n_splits,
-                             part - (int64_t)(split - tile.first_split) * s.parts, results);
+    if (last) __threadfence();
+    return last;
+}
+
+// The end of a block: its results, and the tile's, by the last block to arrive; by each a share of the rows, if all are
+// there at once and the results so many that they take longer than waiting for each other (NOTES).
+template <class Shape, int HEAD>
+__device__ inline void end_split(const SplitBlock &block, SplitResults<Shape, HEAD> *results,
+                                 const int64_t *places) {
+    enum { RESULTS_FOR_ONE = 64 };
+    const SplitArguments &s = block.s;
+    const int n = block.tile.n_splits, own = block.split - block.tile.first_split;
+    join_results<Shape, HEAD>(s, *results, places, block.n_rows, block.part(), n == 1);
+    if (n == 1) return;
+    unsigned *arrived = s.arrived + (int64_t)block.tile.first_split * gridDim.x + blockIdx.x;
+    int first = 0, n_rows = block.n_rows;
+    if (s.all_there && n * n_rows > RESULTS_FOR_ONE) {
+        meet_splits(arrived, (unsigned)n);
+        const int each = (n_rows + n - 1) / n;
+        first = own * each, n_rows = min(each, n_rows - first);
+        if (n_rows <= 0) return;
+    } else if (!last_of_splits(arrived, (unsigned)n)) {
+        return;
+    }
+    join_splits<Shape, HEAD>(s, places + first, n_rows, n, block.part() - (int64_t)own * s.parts + first,
+                             results);
 }
 
 #endif

@@ -19,6 +19,39 @@ struct SplitRows {
     __device__ int64_t place(int n_heads, int row) const { return (int64_t)token(row) * n_heads + head(row); }
 };
 
+// What a block is for: rows of a tile's KV head, through the indexes of a split.
+struct SplitBlock {
+    const SplitArguments &s;
+    const int split, kv_head;
+    const AttendTile tile;
+    const SplitRows rows;
+    const int n_rows; // <= 0: there is nothing to do, other tiles have more rows
+    const int begin, end;
+    const Units units;
+
+    // Of at most `most` rows, by units of so many keys.
+    __device__ SplitBlock(const SplitArguments &a, int most, int keys)
+        : s(a), split(blockIdx.y), kv_head(blockIdx.x / a.row_tiles),
+          tile(a.split_tiles[split]), rows{(int)blockIdx.x % a.row_tiles * most, tile.n_tokens * group(),
+                                           group(), tile.first_token, kv_head * group()},
+          n_rows(rows.of_block(most)), begin((split - tile.first_split) * tile.split_slots),
+          end(min(begin + tile.split_slots, tile.n_slots)),
+          units(keys, begin, end, tile.n_sinks, tile.n_evicted) {}
+
+    __device__ int group() const { return s.l.a.n_heads / s.l.a.n_kv_heads; }
+    // The first row's among the results of all splits.
+    __device__ int64_t part() const {
+        return (int64_t)split * s.parts + kv_head * (s.parts / s.l.a.n_kv_heads) + rows.first;
+    }
+    // Where each row begins in q and y, in elements.
+    __device__ void leave_places(int64_t *places) const {
+        const int row = threadIdx.x;
+        if (row < n_rows) places[row] = rows.place(s.l.a.n_heads, rows.first + row) * s.l.a.head_dim;
+    }
+    // Keys of positions from here on are the step's own: the tile's, of one token, or those of the only sequence.
+    __device__ int32_t fresh_from() const { return s.l.a.positions[s.independent ? tile.first_token : 0]; }
+};
+
 // HEADS that a split takes together, rows of queries: 1, 2, 4, 8, or 16 as two times eight. GROUP: elements of a scale, 8, 16 or 32;
 // larger ones are taken as several of 32 (or 16) with the same scale. No integers: the whole head. WARPS: of a block.
 template <class C, int HEAD, int HEADS_, int GROUP_, int WARPS_> struct SplitShape {
@@ -77,16 +110,17 @@ template <class C, class SHAPE, int HEAD> struct SplitRing {
     uint32_t ring;                         // in shared memory
     const char *k, *v, *k_scale, *v_scale; // the KV head's; k and v from the lane's chunk on
 
-    __device__ SplitRing(const SplitArguments &a, const AttendTile &t, const Units &u, int kv_head,
-                         char *memory)
-        : s(a), tile(t), units(u) {
+    __device__ SplitRing(const SplitBlock &block, char *memory)
+        : s(block.s), tile(block.tile), units(block.units), begin(block.begin), end(block.end),
+          first_position(s.l.a.positions[tile.first_token]),
+          position(s.l.a.positions[tile.first_token + tile.n_tokens - 1]) {
         int chunk = threadIdx.x % 32 % Shape::CHUNKS;
         ring = kept((uint32_t)__cvta_generic_to_shared(memory) +
                     threadIdx.x / 32 * Shape::STAGES * Shape::STAGE);
-        k = kept((const char *)a.l.a.kv.k + kv_head * a.head_bytes + chunk * 16);
-        v = kept((const char *)a.l.a.kv.v + kv_head * a.head_bytes + chunk * 16);
-        k_scale = (const char *)a.l.a.kv.k_scale + kv_head * a.scale_head_bytes;
-        v_scale = (const char *)a.l.a.kv.v_scale + kv_head * a.scale_head_bytes;
+        k = kept((const char *)s.l.a.kv.k + block.kv_head * s.head_bytes + chunk * 16);
+        v = kept((const char *)s.l.a.kv.v + block.kv_head * s.head_bytes + chunk * 16);
+        k_scale = (const char *)s.l.a.kv.k_scale + block.kv_head * s.scale_head_bytes;
+        v_scale = (const char *)s.l.a.kv.v_scale + block.kv_head * s.scale_head_bytes;
     }
 
     // Unit u's key `lane`: its slot, -1 if it is not there; two steps, a unit apart, for the second waits for the

@@ -19,9 +19,7 @@ template <class C, class SHAPE, int HEAD> struct SplitSums : SplitRing<C, SHAPE,
     bool given = false;
     static constexpr uint32_t ALL_SEEN = (1u << LANE_HEADS) - 1;
 
-    __device__ SplitSums(const SplitArguments &a, const AttendTile &t, const Units &u, int kv_head,
-                         char *memory)
-        : SplitRing<C, SHAPE, HEAD>(a, t, u, kv_head, memory) {}
+    __device__ SplitSums(const SplitBlock &block, char *memory) : SplitRing<C, SHAPE, HEAD>(block, memory) {}
 
     // Which of the block's rows a lane's l-th is.
     __device__ static int lane_head(int l) {

@@ -21,6 +21,18 @@ __device__ inline uint32_t halves(float low, float high) {
     __half2 h = __floats2half2_rn(low, high);
     return *(uint32_t *)&h;
 }
+// Eight elements of a type of 16 bits as halves, element e times factor(e).
+template <class F> __device__ inline uint4 scaled_halves(const uint4 &raw, DType type, F factor) {
+    const uint32_t words[4] = {raw.x, raw.y, raw.z, raw.w};
+    uint32_t scaled[4];
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        const float2 two = type == DTYPE_F16 ? __half22float2(*(const __half2 *)&words[i])
+                                             : __bfloat1622float2(*(const __nv_bfloat162 *)&words[i]);
+        scaled[i] = halves(two.x * factor(2 * i), two.y * factor(2 * i + 1));
+    }
+    return make_uint4(scaled[0], scaled[1], scaled[2], scaled[3]);
+}
 __device__ inline uint32_t mul_half2(uint32_t a, uint32_t b) {
     __half2 h = __hmul2(*(__half2 *)&a, *(__half2 *)&b);
     return *(uint32_t *)&h;

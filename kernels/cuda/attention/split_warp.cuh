@@ -39,9 +39,8 @@ template <class C, class SHAPE, int HEAD> struct SplitWarp : SplitSums<C, SHAPE,
     uint32_t offsets; // the lane's, in shared memory
     uint32_t q[MMAS][WIDE][2];
     bool taken_sinks = false;
-    __device__ SplitWarp(const SplitArguments &a, const AttendTile &t, const Units &u, const Queries &sq,
-                         int kv_head, char *memory)
-        : Sums(a, t, u, kv_head, memory), queries(sq) {
+    __device__ SplitWarp(const SplitBlock &block, const Queries &sq, char *memory)
+        : Sums(block, memory), queries(sq) {
         offsets = kept((uint32_t)__cvta_generic_to_shared(&sq.offsets[0][0][threadIdx.x % 4 * 2]));
     }
 

@@ -39,9 +39,8 @@ template <int HEAD> struct WgmmaWay : SplitRing<Half, WgmmaShape<HEAD>, HEAD> {
     float out[HEAD / 8][4] = {}, top[2] = {-INFINITY, -INFINITY}, sum[2] = {}, slope[2] = {};
     int32_t own[2]; // positions of the rows' tokens
 
-    __device__ WgmmaWay(const SplitArguments &a, const AttendTile &t, const Units &u, int kv_head,
-                        char *memory)
-        : Ring(a, t, u, kv_head, memory), group(warp_index() / 4) {
+    __device__ WgmmaWay(const SplitBlock &block, char *memory)
+        : Ring(block, memory), group(warp_index() / 4) {
         q = shared_at(memory);
         ring = q + Shape::QUERIES + group * Shape::STAGES * Shape::STAGE;
         first = warp_index() % 4 * 16 + threadIdx.x % 32 / 4;
@@ -229,16 +228,8 @@ __device__ inline void load_rows(const SplitArguments &s, const int64_t *places,
     for (int t = 0; t < TURNS; t++) {
         const int i = t * WGMMA_SPLIT_THREADS + threadIdx.x, row = i / PIECES, piece = i % PIECES;
         if (row >= n_rows) break;
-        const uint32_t words[4] = {raw[t].x, raw[t].y, raw[t].z, raw[t].w};
-        uint32_t scaled[4];
-#pragma unroll
-        for (int e = 0; e < 4; e++) {
-            const float2 two = s.l.type == DTYPE_F16 ? __half22float2(*(const __half2 *)&words[e])
-                                                     : __bfloat1622float2(*(const __nv_bfloat162 *)&words[e]);
-            scaled[e] = halves(two.x * s.l.a.scale, two.y * s.l.a.scale);
-        }
         *(uint4 *)(to + piece / 8 * SPLIT_WGMMA_ROWS * 128 + swizzled(row, piece % 8)) =
-            make_uint4(scaled[0], scaled[1], scaled[2], scaled[3]);
+            scaled_halves(raw[t], s.l.type, [&](int) { return s.l.a.scale; });
     }
     show_stores();
     __syncthreads();
@@ -254,39 +245,23 @@ __global__ void __maxnreg__(WGMMA_SPLIT_REGISTERS)
     typedef WgmmaShape<HEAD> Shape;
     extern __shared__ __align__(1024) char memory[];
     __shared__ int64_t places[Shape::HEADS]; // of the block's rows: the first element's in q and y
-    const AttendArguments &a = s.l.a;
-    const int split = blockIdx.y, kv_head = blockIdx.x / s.row_tiles;
     let_next_begin();
     if (!s.early) kernels_before(); // else what a step is about is there since its first kernel
-    const AttendTile tile = s.split_tiles[split];
-    if (tile.n_tokens == 0) return;
-    const int group = a.n_heads / a.n_kv_heads;
-    const SplitRows rows = {(int)blockIdx.x % s.row_tiles * Shape::HEADS, tile.n_tokens * group, group,
-                            tile.first_token, kv_head * group};
-    const int n_rows = rows.of_block(Shape::HEADS);
-    if (n_rows <= 0) return; // other tiles have more
-
-    const int begin = (split - tile.first_split) * tile.split_slots,
-              end = min(begin + tile.split_slots, tile.n_slots);
-    const Units units(Shape::KEYS, begin, end, tile.n_sinks, tile.n_evicted);
-    WgmmaWay<HEAD> w(s, tile, units, kv_head, memory);
-    w.begin = begin, w.end = end;
-    w.first_position = a.positions[tile.first_token];
-    w.position = a.positions[tile.first_token + tile.n_tokens - 1];
-    w.take_rows(rows);
-    if ((int)threadIdx.x < n_rows)
-        places[threadIdx.x] = rows.place(a.n_heads, rows.first + threadIdx.x) * HEAD;
-    w.run(s.independent ? w.first_position : a.positions[0], [&] {
+    const SplitBlock block(s, Shape::HEADS, Shape::KEYS);
+    if (block.n_rows <= 0) return;
+    WgmmaWay<HEAD> w(block, memory);
+    w.take_rows(block.rows);
+    block.leave_places(places);
+    w.run(block.fresh_from(), [&] {
         __syncthreads(); // places are known
         kernels_before();
-        load_rows<HEAD>(s, places, n_rows, memory);
+        load_rows<HEAD>(s, places, block.n_rows, memory);
     });
     __syncthreads(); // rings and queries are done with
     SplitResults<Shape, HEAD> *results = (SplitResults<Shape, HEAD> *)memory;
-    w.leave(n_rows, results);
+    w.leave(block.n_rows, results);
     __syncthreads();
-    const int64_t part = (int64_t)split * s.parts + kv_head * (s.parts / a.n_kv_heads) + rows.first;
-    end_split<Shape, HEAD>(s, tile, split, results, places, n_rows, part);
+    end_split<Shape, HEAD>(block, results, places);
 #endif
 }
 
@@ -294,9 +269,7 @@ __global__ void __maxnreg__(WGMMA_SPLIT_REGISTERS)
 
 template <int HEAD> static constexpr size_t shared_bytes() {
     typedef WgmmaShape<HEAD> Shape;
-    const size_t ways = Shape::QUERIES + Shape::RINGS, results = sizeof(SplitResults<Shape, HEAD>),
-                 whole = sizeof(SplitWhole<Shape>);
-    return ways > results && ways > whole ? ways : results > whole ? results : whole;
+    return split_room<Shape, HEAD>(Shape::QUERIES + Shape::RINGS);
 }
 
 template <int HEAD> static cudaError_t allow_shared() {
@@ -307,6 +280,7 @@ template <int HEAD> static cudaError_t allow_shared() {
 template <int HEAD> static cudaError_t launch(CudaBackend *cuda, SplitArguments a) {
     a.row_tiles = (a.parts / a.l.a.n_kv_heads + SPLIT_WGMMA_ROWS - 1) / SPLIT_WGMMA_ROWS;
     const dim3 grid((unsigned)(a.l.a.n_kv_heads * a.row_tiles), (unsigned)cuda->step.n_splits);
+    a.all_there = splits_all_there(cuda, grid);
     cudaError_t code = allow_shared<HEAD>();
     if (code != cudaSuccess) return code;
     return launch_dependent(cuda, split_wgmma_kernel<HEAD>, grid, WGMMA_SPLIT_THREADS, shared_bytes<HEAD>(),

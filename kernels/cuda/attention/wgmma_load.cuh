@@ -11,7 +11,7 @@ enum {
     KEYS = ATTEND_KEYS,
     BLOCK_KEYS = 2 * KEYS,
     STAGES = 2,
-    LOADERS = 128, // threads
+    LOADERS = 128, // threads, behind those that multiply
     MMA_THREADS = 256,
     WGMMA_THREADS = LOADERS + MMA_THREADS,
     MMA_WARPS = MMA_THREADS / 32,
@@ -26,6 +26,18 @@ template <int HEAD> struct alignas(1024) WgmmaShared {
     int n_seen; // tiles in `seen`: those that some row sees, eight times their number and what is known of them
 };
 
+// A split's of them: whole blocks.
+struct SeenTiles {
+    const int *seen;
+    int n;
+    __device__ SeenTiles(const int *all, int n_seen, int split, int n_splits) {
+        const int blocks = (n_seen + 1) / 2, first = blocks * split / n_splits * 2,
+                  end = blocks * (split + 1) / n_splits * 2;
+        seen = all + first, n = min(end, n_seen) - first;
+    }
+    __device__ int n_blocks() const { return (n + 1) / 2; }
+};
+
 enum {
     SOME_SEE = 1,
     ALL_SEE = 2,
@@ -36,6 +48,9 @@ enum {
 
 __device__ inline void sync_loaders() {
     named_barrier_sync<1, LOADERS>();
+}
+__device__ inline int loader() {
+    return (int)threadIdx.x - MMA_THREADS;
 }
 
 // ---- bringing keys and values ------------------------------------------------------------------------------
@@ -58,7 +73,7 @@ __device__ inline void list_seen(const AttendArguments &a, const AttendTile &til
     }
     lowest = __reduce_min_sync(~0u, lowest);
     highest = __reduce_max_sync(~0u, highest);
-    for (int t = threadIdx.x / 32 * 4 + lane / 8; t - lane / 8 < n; t += LOADERS / 32 * 4) {
+    for (int t = loader() / 32 * 4 + lane / 8; t - lane / 8 < n; t += LOADERS / 32 * 4) {
         bool some = false, all = true, there = true;
 #pragma unroll
         for (int i = 0; i < 8; i++) {
@@ -74,7 +89,7 @@ __device__ inline void list_seen(const AttendArguments &a, const AttendTile &til
         if (t < n && lane % 8 == 0) kinds[t] = (uint8_t)kind;
     }
     sync_loaders();
-    if (threadIdx.x < 32) {
+    if (loader() < 32) {
         int listed = 0;
         for (int first = 0; first < n; first += 32) {
             int t = first + lane, kind = t < n ? kinds[t] : 0;
@@ -95,7 +110,7 @@ __device__ inline void load_tile(const TileHead &at, int seen, bool any, const c
     const AttendTile &tile = at.tile;
     const int kv_head = at.kv_head;
     constexpr int PIECES = HEAD / 8, STEP = LOADERS / PIECES, TURNS = KEYS / STEP;
-    int piece = threadIdx.x % PIECES, first = threadIdx.x / PIECES, t = seen / 8;
+    int piece = loader() % PIECES, first = loader() / PIECES, t = seen / 8;
     const char *source = from + (tile_offset(a, tile, kv_head, t) + first * a.kv.slot_stride + piece * 8) * 2;
     int64_t step = STEP * a.kv.slot_stride * 2;
     if (any && seen & ALL_THERE) {
@@ -117,7 +132,7 @@ __device__ inline void load_tile(const TileHead &at, int seen, bool any, const c
 // A block of keys or values: two tiles.
 template <int HEAD>
 __device__ inline void load_block(const TileHead &at, const int *seen, int n, const void *from, __half *to) {
-    int piece = threadIdx.x % (HEAD / 8), first = threadIdx.x / (HEAD / 8);
+    int piece = loader() % (HEAD / 8), first = loader() / (HEAD / 8);
     char *target = (char *)to + piece / 8 * BLOCK_KEYS * 128 + swizzled(first, piece % 8);
     load_tile<HEAD>(at, seen[0], true, (const char *)from, target);
     load_tile<HEAD>(at, seen[n - 1], n > 1, (const char *)from, target + KEYS * 128);
@@ -127,8 +142,8 @@ __device__ inline void load_block(const TileHead &at, const int *seen, int n, co
 // The loading warpgroup. A load is announced when the next is under way, or before waiting for room.
 template <int HEAD>
 __device__ inline void load_blocks(const AttendArguments &a, const AttendTile &tile, int kv_head,
-                                   WgmmaShared<HEAD> *s, const int *seen) {
-    int n_blocks = (s->n_seen + 1) / 2;
+                                   WgmmaShared<HEAD> *s, const SeenTiles &tiles) {
+    const int n_blocks = tiles.n_blocks(), *seen = tiles.seen;
     uint64_t *pending = NULL;
     auto announce = [&]() {
         show_stores();
@@ -136,7 +151,7 @@ __device__ inline void load_blocks(const AttendArguments &a, const AttendTile &t
         pending = NULL;
     };
     auto load = [&](int b, bool values) {
-        int stage = b % STAGES, n = min(2, s->n_seen - 2 * b);
+        int stage = b % STAGES, n = min(2, tiles.n - 2 * b);
         uint64_t *empty = values ? &s->v_empty[stage] : &s->k_empty[stage];
         if (b >= STAGES && !barrier_passed(shared_at(empty), (b / STAGES - 1) & 1)) {
             await_copies<0>();
@@ -145,10 +160,10 @@ __device__ inline void load_blocks(const AttendArguments &a, const AttendTile &t
         }
         if (!values) {
             int32_t p =
-                (int)threadIdx.x < n * KEYS
-                    ? tile_position(a, tile, seen[2 * b + threadIdx.x / KEYS] / 8 * KEYS + threadIdx.x % KEYS)
+                loader() < n * KEYS
+                    ? tile_position(a, tile, seen[2 * b + loader() / KEYS] / 8 * KEYS + loader() % KEYS)
                     : -1;
-            s->slot_positions[stage][threadIdx.x] = p < 0 ? INT32_MAX : p;
+            s->slot_positions[stage][loader()] = p < 0 ? INT32_MAX : p;
         }
         load_block<HEAD>(TileHead{a, tile, kv_head}, seen + 2 * b, n, values ? a.kv.v : a.kv.k,
                          values ? s->v[stage] : s->k[stage]);
