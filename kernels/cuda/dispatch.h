@@ -304,7 +304,7 @@ typedef struct SplitCase {
     int64_t slots;   // of the sequence; not DECODING: the most of any
     int64_t indexes; // not DECODING: that all tiles of few tokens look at, one after the other
     bool latent;     // of rows for all heads, of which 64 keep a block busy as long as 128 of other keys
-    bool once;       // in one round: see dispatch_splits_by_wgmma()
+    bool once;       // in one round, as blocks of 64 rows: dispatch_splits_by_wgmma()
     int row_blocks; // of a step of one sequence: blocks that share the rows of all its tiles of a KV head; else 0
 } SplitCase;
 

@@ -504,18 +504,18 @@ const Case CASES[] = {
     // Splits that are put together at once and not, by mma.sync; rows on both sides of 16.
     {"bf16 few, 9 rows", DTYPE_BF16, 512, 4, 4, 128, 512, 301, .past = 31, .n_tokens = 9, F16KV,
      LAYOUT(3, 64)},
-    {"bf16 few, 6 heads a KV head", DTYPE_BF16, 768, 6, 1, 128, 512, 301, .past = 9000, .n_tokens = 33, F16KV,
-     LAYOUT(3, 64)},
-    {"bf16 few, 33 splits", DTYPE_BF16, 256, 2, 1, 128, 512, 301, .past = 4200, .n_tokens = 11, F16KV,
-     LAYOUT(3, 64), .whole = true},
+    {"bf16 few, 6 heads a KV head", DTYPE_BF16, 768, 6, 1, 128, 512, 301, .past = 9000, .n_tokens = 33,
+     .kv = DTYPE_BF16, LAYOUT(3, 64)},
+    {"bf16 few, 33 splits", DTYPE_BF16, 256, 2, 1, 128, 512, 301, .past = 4200, .n_tokens = 11,
+     .kv = DTYPE_BF16, LAYOUT(3, 64), .whole = true},
     // By wgmma: one split and four, rows on both sides of a block's 64, units that some rows see, scores that are not just
     // products (dispatch_splits_by_wgmma()).
     {"bf16 few, wgmma, 9 rows", DTYPE_BF16, 512, 28, 28, 128, 512, 301, .past = 31, .n_tokens = 9, F16KV,
-     LAYOUT(3, 64)},
+     LAYOUT(3, 64), .whole = true},
     {"f16 few, wgmma, 64 rows", DTYPE_F16, 512, 112, 28, 64, 512, 301, .past = 97, .n_tokens = 16, F16KV,
      LAYOUT(3, 64), .whole = true},
     {"f16 few, wgmma, 65 rows", DTYPE_F16, 640, 70, 14, 64, 512, 301, .past = 1500, .n_tokens = 13, F16KV,
-     LAYOUT(3, 16)},
+     LAYOUT(3, 16), .whole = true},
     {"bf16 few, wgmma, two tiles", DTYPE_BF16, 512, 64, 16, 64, 512, 301, .past = 700, .n_tokens = 33, F16KV,
      LAYOUT(3, 64)},
     {"bf16 few, wgmma, long", DTYPE_BF16, 256, 32, 32, 64, 512, 301, .past = 9800, .n_tokens = 11, F16KV,
@@ -528,23 +528,30 @@ const Case CASES[] = {
      .n_tokens = 50, F16KV, LAYOUT(3, 64)},
     {"f16 few, wgmma, sinks", DTYPE_F16, 512, 32, 32, 64, 512, 301, SINKS, .past = 500, .n_tokens = 17, F16KV,
      LAYOUT(3, 64)},
-    // More tokens than mma.sync takes: several tiles, of whole and of single rows of blocks, KV heads enough for one split, for
-    // three and for many (dispatch_few_tokens()).
+    // More tokens than mma.sync takes, in one sequence and in two: tiles that fill blocks of 64 rows and that do not
+    // (dispatch_few_tokens()).
     {"bf16 few, wgmma, 65 tokens", DTYPE_BF16, 512, 16, 4, 64, 512, 301, .past = 1500, .n_tokens = 65, F16KV,
-     LAYOUT(3, 64)},
+     LAYOUT(3, 64), .whole = true},
+    {"bf16 few, wgmma, 33 and 66 tokens", DTYPE_BF16, 512, 16, 4, 64, 512, 301, .past = 1500, .n_tokens = 99,
+     F16KV, LAYOUT(3, 64)},
     {"f16 few, wgmma, 128 tokens", DTYPE_F16, 512, 32, 32, 64, 512, 301, .past = 0, .n_tokens = 128, F16KV,
      LAYOUT(3, 64), .whole = true},
     {"f16 few, wgmma, 128 tokens of 7 heads", DTYPE_F16, 448, 7, 1, 64, 512, 301, .past = 3000,
-     .n_tokens = 128, F16KV, LAYOUT(3, 64)},
+     .n_tokens = 128, F16KV, LAYOUT(3, 64), .whole = true},
     {"bf16 few, wgmma, 100 tokens, sinks, window", DTYPE_BF16, 512, 8, 2, 128, 512, 301, SINKS, .window = 200,
      .past = 2000, .n_tokens = 100, F16KV, LAYOUT(3, 64)},
-    // Tiles of many tokens whose keys several blocks share (dispatch_tile_splits()): two, four and more, with and without a
-    // remainder, of a window that leaves some of them nothing.
+    // Tiles of many tokens whose keys several blocks share (dispatch_tile_splits()): two to eight, keys that all rows see, a
+    // window that leaves some of them nothing, a tile of one token beside them, caches of one page, tiles of few for whose
+    // pages there are no splits, a cache that becomes halves.
     {"bf16 tiles in splits", DTYPE_BF16, 512, 32, 32, 64, 512, 301, .past = 2200, .n_tokens = 129, F16KV,
      LAYOUT(3, 64)},
-    {"f16 tiles in splits, four", DTYPE_F16, 512, 32, 8, 64, 512, 301, .past = 4100, .n_tokens = 130, F16KV,
+    {"f16 tiles in splits, all seen", DTYPE_F16, 128, 1, 1, 64, 256, 301, .past = 0, .n_tokens = 2100, F16KV,
      LAYOUT(3, 64), .whole = true},
-    {"f16 tiles in splits, many", DTYPE_F16, 512, 4, 1, 128, 512, 301, .past = 9000, .n_tokens = 140, F16KV,
+    {"f16 tiles in splits, four, and one token", DTYPE_F16, 512, 32, 8, 64, 512, 301, .past = 4100,
+     .n_tokens = 129, F16KV, LAYOUT(3, 64), .whole = true},
+    {"f16 tiles in splits, three", DTYPE_F16, 512, 32, 8, 64, 512, 301, .past = 4100, .n_tokens = 130, F16KV,
+     .whole = true},
+    {"f16 tiles in splits, eight", DTYPE_F16, 512, 4, 1, 128, 512, 301, .past = 9000, .n_tokens = 140, F16KV,
      LAYOUT(3, 64)},
     {"bf16 tiles in splits, window", DTYPE_BF16, 512, 8, 2, 128, 512, 301, .window = 300, .past = 5000,
      .n_tokens = 150, F16KV, LAYOUT(3, 64)},
@@ -552,8 +559,10 @@ const Case CASES[] = {
      .n_tokens = 133, F16KV, LAYOUT(3, 64), .whole = true},
     {"bf16 tiles in splits, a long cache", DTYPE_BF16, 256, 4, 2, 64, 512, 301, .past = 8300, .n_tokens = 70,
      F16KV, LAYOUT(3, 64)},
+    {"f16 tiles in splits, few", DTYPE_F16, 512, 32, 32, 128, 512, 301, .past = 5000, .n_tokens = 9, F16KV,
+     LAYOUT(3, 192), .whole = true},
     {"bf16 tiles in splits, int8", DTYPE_BF16, 512, 16, 2, 64, 512, 301, .past = 4000, .n_tokens = 133,
-     INT8(32), LAYOUT(3, 64)},
+     INT8(32), LAYOUT(3, 64), .whole = true},
     {"bf16 few, bf16 cache", DTYPE_BF16, 256, 8, 2, 64, 512, 301, .past = 600, .n_tokens = 9,
      .kv = DTYPE_BF16, LAYOUT(2, 128), .whole = true},
     {"bf16 few, f32 cache", DTYPE_BF16, 256, 4, 4, 128, 512, 301, .past = 600, .n_tokens = 33,

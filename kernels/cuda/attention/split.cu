@@ -38,7 +38,8 @@ Status split_reserve(CudaBackend *cuda, const AttendHeads *heads, Error *error) 
     const Card *card = &cuda->device.card;
     const int n_parts = cuda->step.n_splits * cuda->step.few_tokens;
     size_t parts = parts_bytes(n_parts, heads), arrived = arrived_bytes(n_parts, heads);
-    if (cuda->step.n_tiles > 0 && cuda->step.kind == STEP_ANY) { // which may be cut, too
+    // Tiles of many tokens may be cut, too, and those of few for which there is no kernel of splits.
+    if (cuda->step.kind == STEP_ANY && (cuda->step.n_tiles > 0 || cuda->step.few_tokens > 1)) {
         const size_t of_tiles = tile_parts_bytes(card, heads->head_dim),
                      arrived_of_tiles = tile_arrived_bytes(card);
         if (parts < of_tiles) parts = of_tiles;

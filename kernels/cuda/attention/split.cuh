@@ -1,5 +1,5 @@
-// Attention of tiles of few tokens: the cache is cut into splits, which blocks go through side by side; the last one of
-// a tile's to arrive puts their results together. A sequence of a ragged batch has as many splits as its length asks
+// Attention of tiles of few tokens: the cache is cut into splits, which blocks go through side by side. The last one of a
+// tile's to arrive puts their results together, or all do where they are there at once. A sequence of a ragged batch has as many splits as its length asks
 // for. Row r of a tile's KV head is query head r % group of token r / group.
 #ifndef PALAVER_KERNELS_CUDA_ATTENTION_SPLIT_CUH
 #define PALAVER_KERNELS_CUDA_ATTENTION_SPLIT_CUH
@@ -28,6 +28,7 @@ struct SplitArguments {
     bool together;   // a head's rows, and its scales where they fit, lie one behind the other
     uint32_t slot_bytes, scale_slot_bytes;
     int64_t head_bytes, scale_head_bytes;
+    // In attention/wgmma.cu parts are the rows of all its tiles and KV heads, and counters one for each of these.
     float *sums;     // [n_splits, parts, head_dim]
     float2 *weights; // [n_splits, parts] largest score and sum
     DeviceCounts *counts;

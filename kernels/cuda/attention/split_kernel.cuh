@@ -66,9 +66,9 @@ __global__ void __launch_bounds__(Shape::WARPS * 32, Shape::BLOCKS)
     block.leave_places(places);
     if (s.l.a.kv.score_bases && threadIdx.x == 0)
         atomicAdd(&s.counts->parts, (unsigned long long)min(Shape::WARPS, block.units.n));
-        // A warp's keys are taken again, with running maxima, where its bases did not do.
 #pragma unroll 1
-    for (bool again = false;; again = true) {
+    for (bool again = false;;
+         again = true) { // a warp's keys, with running maxima, where its bases did not do
         w.run(block.fresh_from(), [&] {
             if (again) return;
             __syncthreads(); // places are known

@@ -1,5 +1,5 @@
 // What the warps of a block of attention/split.cuh found, put together, and what a tile's blocks found, by the last one of
-// them to arrive.
+// them to arrive or by all.
 #ifndef PALAVER_KERNELS_CUDA_ATTENTION_SPLIT_RESULTS_CUH
 #define PALAVER_KERNELS_CUDA_ATTENTION_SPLIT_RESULTS_CUH
 
@@ -213,8 +213,8 @@ __device__ inline void join_many(const SplitArguments &s, const int64_t *places,
             write_result(s, places[Quads::row(t)] + Quads::element(t), sum[t], whole->rows[Quads::row(t)]);
 }
 
-// Puts the results of a tile's splits, which lie from `part` on, together as rows of y: the last block's task. What few
-// of them left is read at once, weights and all: of a thread's turns two or more are on their way before any is written.
+// Puts the results of a tile's splits, which lie from `part` on, together as rows of y. What few of them left is read at
+// once, weights and all: of a thread's turns two or more are on their way before any is written.
 template <class Shape, int HEAD>
 __device__ inline void join_splits(const SplitArguments &s, const int64_t *places, int n_rows, int n_splits,
                                    int64_t part, void *memory) {
