@@ -57,6 +57,8 @@ static bool ids_say_text(const Tokenizer *tokenizer, const TranscriptReply *repl
 
 Status chat_model_check(Chat *chat, Transcript *transcript, Error *error) {
     const Tokenizer *tokenizer = engine_tokenizer(chat->model.engine);
+    const int32_t vocab =
+        engine_model(chat->model.engine)->shape.vocab_size; // pieces, or more where it is padded
     TranscriptModel ours = chat_model_describe(chat), theirs = transcript_header(transcript).model;
     if (strcmp(ours.fingerprint, theirs.fingerprint) || strcmp(ours.chat_template, theirs.chat_template)) {
         char name[PATH_ROOM];
@@ -74,7 +76,7 @@ Status chat_model_check(Chat *chat, Transcript *transcript, Error *error) {
     for (int i = 0; i < transcript_tree(transcript)->n; i++) {
         const TranscriptReply *reply = &transcript_node(transcript, i)->reply;
         int64_t k = 0;
-        while (k < reply->n_ids && reply->ids[k] < tokenizer_size(tokenizer)) k++;
+        while (k < reply->n_ids && reply->ids[k] < vocab) k++;
         const bool known = k == reply->n_ids;
         if (!reply->ids || (known && ids_say_text(tokenizer, reply))) continue;
         char name[TREE_NAME_ROOM];

@@ -221,8 +221,9 @@ void report_stats(Chat *chat) {
     if (chat->record.journal && chat->record.failed)
         screen_say(chat->screen, "journal       cannot be written; /save FILE keeps the conversation");
     else if (chat->record.journal && *journal_name(chat->record.journal)) {
-        const TextEscaped name = text_escaped(journal_name(chat->record.journal));
-        screen_say(chat->screen, "journal       %s (palaver --resume=%s)", name.text, name.text);
+        const char *name = journal_name(chat->record.journal);
+        screen_say(chat->screen, "journal       %s (palaver --resume=%s)", text_escaped(name).text,
+                   text_shell_word(name).text);
     } else
         screen_say(chat->screen, "journal       %s",
                    !chat->record.journal ? "off"

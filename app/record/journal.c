@@ -204,11 +204,10 @@ static void leave_damaged(Journal *journal, const char *note) {
         memcpy(before, name, sizeof before);
         journal_mended_name(journal->name, i, name);
     }
-    const TextEscaped last = text_escaped(before);
     add_note(journal, "%s. It goes on in %s", note, text_escaped(name).text);
     if (*before)
-        add_note(journal, "what was said since it was mended before is in %s (--resume=%s)", last.text,
-                 last.text);
+        add_note(journal, "what was said since it was mended before is in %s (--resume=%s)",
+                 text_escaped(before).text, text_shell_word(before).text);
     else
         add_note(journal, "the file stays as it is");
     close(journal->file);

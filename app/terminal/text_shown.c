@@ -2,6 +2,7 @@
 
 #include "kernels/base/text/utf8.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -136,6 +137,27 @@ TextEscaped text_escaped(const char *text) {
     }
     escaped.text[at] = 0;
     return escaped;
+}
+
+TextEscaped text_shell_word(const char *text) {
+    const TextEscaped plain = text_escaped(text);
+    bool quoted = !*text;
+    for (const char *c = plain.text; *c; c++)
+        quoted =
+            quoted || ((unsigned char)*c < 0x80 && !isalnum((unsigned char)*c) && !strchr("._-+,@%", *c));
+    if (!quoted) return plain;
+    TextEscaped word;
+    size_t at = 0;
+    word.text[at++] = '\'';
+    for (const char *c = plain.text; *c && at + 6 < sizeof word.text; c++) {
+        static const char INNER[] = "'\\''";
+        if (*c != '\'')
+            word.text[at++] = *c;
+        else
+            memcpy(word.text + at, INNER, sizeof INNER - 1), at += sizeof INNER - 1;
+    }
+    memcpy(word.text + at, "'", 2);
+    return word;
 }
 
 void text_print_quoted(FILE *out, const char *bytes, size_t n) {

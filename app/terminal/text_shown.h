@@ -63,6 +63,8 @@ typedef struct TextEscaped {
     char text[TEXT_ESCAPED_ROOM];
 } TextEscaped;
 TextEscaped text_escaped(const char *text);
+// The same as a word for a shell, in quotation marks where one would read it otherwise: "palaver --resume=%s".
+TextEscaped text_shell_word(const char *text);
 
 // The same in quotation marks, with \n and \t; a token's text, of which blanks are to be seen.
 void text_print_quoted(FILE *out, const char *bytes, size_t n);

@@ -18,6 +18,11 @@ Status json_parse(const char *name, const char *text, size_t size, json_t **valu
     return error_set(error, STATUS_FILE, "%s:%d: not valid JSON: %s", name, problem.line, shown);
 }
 
+// Whether a terminal obeys a character, or turns the order of others by it: all Bidi_Control of Unicode.
+static bool is_harmful(uint32_t code) {
+    return code >= 0x7F && (utf8_is_obeyed(code) || code == 0x061C || code == 0x200E || code == 0x200F);
+}
+
 // Beyond ASCII a text in JSON has characters in its strings only.
 char *json_harmless(const json_t *value, size_t flags) {
     char *text = json_dumps(value, flags), sign[8];
@@ -27,7 +32,7 @@ char *json_harmless(const json_t *value, size_t flags) {
     for (uint32_t code; ok && *at;) {
         const int n = utf8_next(at, 4, &code);
         const char *next = at + (n > 0 ? n : 1);
-        if (code >= 0x7F && utf8_is_obeyed(code)) {
+        if (is_harmful(code)) {
             snprintf(sign, sizeof sign, "\\u%04x", (unsigned)code);
             ok = text_add(&out, done, (size_t)(at - done)) && text_add(&out, sign, strlen(sign));
             done = next;

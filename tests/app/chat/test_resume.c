@@ -285,6 +285,27 @@ static void test_what_is_only_in_memory_is_not_left(void **state) {
     program_free(&run);
 }
 
+// A model with more rows than its tokenizer has pieces draws ids that say nothing: a reply with one of them is whole.
+static void test_ids_of_padded_rows(void **state) {
+    Run run;
+    char command[1500];
+    snprintf(
+        command, sizeof command,
+        "cd %s && cp -r \"$OLDPWD/tests/golden/models/llama3\" padded && cd \"$OLDPWD\" && M=%s/padded && "
+        "sed -i 's/, \"\304\240wha\": 319//; s/, \"\304\240wh a\"//' $M/tokenizer.json && "
+        "T=\"$PALAVER $M --device cpu --threads 1 --template chatml --max-tokens 4\" && "
+        "printf 'Hi\\n' | $T --ignore-eos --logit-bias '{\"318\" = 100}' && "
+        "sed -i 's/318,318,318/318,319,318/; s/ wh wh wh wh/ wh wh wh/' %s/palaver/conversations/*.jsonl && "
+        "grep -c 318,319,318 %s/palaver/conversations/*.jsonl && printf '/view\\n' | $T --resume",
+        (char *)*state, (char *)*state, (char *)*state, (char *)*state);
+    program_shell(&run, command);
+    expect_status(&run, 0);
+    expect_err(&run, "[assistant]  wh wh wh");
+    expect_no_err(&run, "damaged");
+    expect_no_err(&run, "not what its tokens say");
+    program_free(&run);
+}
+
 int main(int argc, char **argv) {
 #define WITH_HOME(test) cmocka_unit_test_setup_teardown(test, program_set_up, program_tear_down)
     const struct CMUnitTest tests[] = {
@@ -300,6 +321,7 @@ int main(int argc, char **argv) {
         WITH_HOME(test_save_keeps_what_is_there),
         WITH_HOME(test_a_loaded_conversation_takes_the_seed),
         WITH_HOME(test_what_is_only_in_memory_is_not_left),
+        WITH_HOME(test_ids_of_padded_rows),
     };
     return test_main("resume", argc, argv, tests);
 }

@@ -82,7 +82,7 @@ static void test_names_of_other_hands(void **state) {
     expect_err(&run, "/one\\x0atwo\n");
     expect_err(&run, "  gar\\x0ad\\x9ben      20");
     expect_err(&run, "[gar\\x0ad\\x9ben: 1 turn so far]");
-    expect_err(&run, "journal       gar\\x0ad\\x9ben (palaver --resume=gar\\x0ad\\x9ben)");
+    expect_err(&run, "journal       gar\\x0ad\\x9ben (palaver --resume='gar\\x0ad\\x9ben')");
     expect_err(&run, "a copy; /switch gar\\x0ad\\x9ben goes back]");
     expect_err(&run, "[gar\\x0ad\\x9ben is deleted]");
     program_free(&run);

@@ -201,7 +201,7 @@ static void other_forms_of_messages(void **state) {
 // What a terminal would obey goes out as \uNNNN, and is the same to who parses it.
 static void answers_are_harmless(void **state) {
     static const char SAID[] = "a\xc2\x9b"
-                               "31m\xe2\x80\xae \xe2\x81\xa9 \x7f \xc3\xa9";
+                               "31m\xe2\x80\xae \xe2\x81\xa9 \x7f \xc3\xa9 \xd8\x9c\xe2\x80\x8f";
     char line[200];
     (void)state;
     Run run;
@@ -210,7 +210,7 @@ static void answers_are_harmless(void **state) {
              SAID);
     program_run(&run, JSONL, line);
     expect_status(&run, 0);
-    expect_out(&run, "\"content\": \"a\\u009b31m\\u202e \\u2069 \\u007f \xc3\xa9\"");
+    expect_out(&run, "\"content\": \"a\\u009b31m\\u202e \\u2069 \\u007f \xc3\xa9 \\u061c\\u200f\"");
     Answers a = answers_of(&run);
     assert_string_equal(answer_word(a.each[0], "id"), SAID);
     assert_string_equal(answer_word(answer_message(a.each[0], 0), "content"), SAID);

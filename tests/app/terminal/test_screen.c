@@ -148,6 +148,10 @@ static void escaped_text(void **state) {
     const size_t size = strlen(escaped.text);
     assert_true(size > TEXT_ESCAPED_ROOM - 20 && size < TEXT_ESCAPED_ROOM);
     assert_string_equal(escaped.text + size - 7, "\\x0a…");
+
+    assert_string_equal(text_shell_word("2026-11-28_a.b\xc3\xa9").text, "2026-11-28_a.b\xc3\xa9");
+    assert_string_equal(text_shell_word("a$(id)'b\n").text, "'a$(id)'\\''b\\x0a'");
+    assert_string_equal(text_shell_word("").text, "''");
 }
 
 static void progress_bar(void **state) {
