@@ -255,8 +255,7 @@ static bool anything_said(const JournalEntry *entry) {
 }
 
 // The one that --resume means without a name: the last that somebody has talked in, else the last of all; a damaged one
-// that goes on in a mended copy is neither, nor, where
-// there is another, one in which nothing is said.
+// that goes on in a mended copy is neither, nor, where there is another, one in which nothing is said.
 static size_t find_last(const JournalList *list, PassedOver *passed) {
     size_t last = list->count, unsaid = list->count;
     int n_unsaid = 0; // before one in which something is said

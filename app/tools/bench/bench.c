@@ -322,9 +322,9 @@ static Status measure(Engine *engine, const BenchSettings *settings, FILE *out, 
     const Model *model = engine_model(engine);
     int longest = b.prefill > b.depth + b.decode ? b.prefill : b.depth + b.decode;
     if (b.parallel > 0 && longest < b.prefill + b.decode) longest = b.prefill + b.decode;
-    const bool is_behind =
-        b.depth > 1 && b.parallel == 0 && b.depth + b.prefill <= engine_context_size(engine);
-    if (is_behind && longest < b.depth + b.prefill) longest = b.depth + b.prefill;
+    const bool is_behind = b.depth > 1 && b.parallel == 0,
+               both_fit = b.depth + b.prefill <= engine_context_size(engine);
+    if (is_behind && both_fit && longest < b.depth + b.prefill) longest = b.depth + b.prefill;
     if (longest > engine_context_size(engine))
         return error_set(error, STATUS_CONTEXT,
                          "%d tokens are wanted, the context holds %d; use a larger --context", longest,
@@ -343,7 +343,7 @@ static Status measure(Engine *engine, const BenchSettings *settings, FILE *out, 
         status = error_set(error, STATUS_MEMORY, "no memory for a benchmark");
     if (!status) status = session_open(engine, &session, error);
     if (!status) status = time_prefill(session, ids, &b, model->shape.vocab_size, &prefill, error);
-    if (!status && is_behind) // before decoding, as after a pause
+    if (!status && is_behind && both_fit) // before decoding, as after a pause
         status = time_behind(session, ids, &b, model->shape.vocab_size, &behind, error);
     if (!status) status = time_decode(session, ids, &b, model->shape.vocab_size, &decode, error);
     if (!status) {
@@ -361,7 +361,7 @@ static Status measure(Engine *engine, const BenchSettings *settings, FILE *out, 
         if (behind.n)
             fprintf(out, "prompt    %d tokens behind %d: %.2f ms (median of %d)\n", b.prefill, b.depth,
                     1e3 * bench_median(&behind), behind.n);
-        else if (b.depth > 1 && b.parallel == 0)
+        else if (is_behind)
             fprintf(out, "prompt    %d tokens behind %d: the context of %d has no room for both\n", b.prefill,
                     b.depth, engine_context_size(engine));
         char share[BENCH_SHARE_ROOM];

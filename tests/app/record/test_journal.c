@@ -104,31 +104,44 @@ static void test_resume_goes_on_behind_the_log(void **state) {
     transcript_free(again);
 }
 
-static void test_a_torn_end_is_cut_off(void **state) {
-    Home *home = *state;
-    Transcript *t = transcript_fresh(), *again;
+// Makes a journal of one turn, called `name` (NULL: by the time); into path [PATH_ROOM] where it is.
+static void talk_once(const Home *home, const char *name, char *path) {
+    Transcript *t = transcript_fresh();
     Journal *journal;
-    char path[PATH_ROOM];
-    ok(journal_new(NULL, &journal, error));
+    ok(journal_new(name, &journal, error));
     transcript_say(t, TREE_START, "ask", "q", "r");
     ok(journal_sync(journal, t, error));
     path_of(home, journal, path);
     journal_close(journal);
+    transcript_free(t);
+}
+
+// The last journal, of one turn, goes on by another, and has both when it is read again. Its note, if one is expected, and into
+// name [PATH_ROOM] its name.
+static void goes_on(const char *note, char *name) {
+    Transcript *t;
+    Journal *journal;
+    ok(journal_resume(NULL, &journal, &t, error));
+    if (note) assert_string_equal(journal_note(journal), note);
+    assert_int_equal(tree_depth(transcript_tree(t)), 1);
+    transcript_say(t, 0, "ask", "q2", "r2");
+    ok(journal_sync(journal, t, error));
+    journal_close(journal);
+    transcript_free(t);
+    ok(journal_resume(NULL, &journal, &t, error));
+    assert_int_equal(tree_depth(transcript_tree(t)), 2);
+    snprintf(name, PATH_ROOM, "%s", journal_name(journal));
+    journal_close(journal);
+    transcript_free(t);
+}
+
+static void test_a_torn_end_is_cut_off(void **state) {
+    char path[PATH_ROOM], name[PATH_ROOM];
+    talk_once(*state, NULL, path);
     FILE *file = fopen(path, "ab");
     fputs("{\"record\":\"turn\",\"no", file);
     fclose(file);
-    ok(journal_resume(NULL, &journal, &again, error));
-    transcript_say(again, 0, "ask", "q2", "r2");
-    ok(journal_sync(journal, again, error));
-    journal_close(journal);
-    transcript_free(again);
-    ok(journal_resume(NULL, &journal, &again, error));
-    assert_int_equal(tree_depth(transcript_tree(again)), 2);
-    char name[PATH_ROOM];
-    snprintf(name, sizeof name, "%s", journal_name(journal));
-    journal_close(journal);
-    transcript_free(again);
-    transcript_free(t);
+    goes_on(NULL, name);
     ok(journal_torn_path(name, path, error));
     assert_int_equal(access(path, F_OK), 0);
     ok(journal_delete(name, error)); // and with it what was torn off
@@ -137,42 +150,21 @@ static void test_a_torn_end_is_cut_off(void **state) {
 
 // An editor has taken the last line break: nothing is lost for that, nor what is said behind it.
 static void test_an_end_without_its_line_break_is_whole(void **state) {
-    Home *home = *state;
-    Transcript *t = transcript_fresh(), *again;
-    Journal *journal;
-    char path[PATH_ROOM];
+    char path[PATH_ROOM], name[PATH_ROOM];
     struct stat facts;
-    ok(journal_new(NULL, &journal, error));
-    transcript_say(t, TREE_START, "ask", "q", "r");
-    ok(journal_sync(journal, t, error));
-    path_of(home, journal, path);
-    journal_close(journal);
+    talk_once(*state, NULL, path);
     assert_int_equal(stat(path, &facts), 0);
     assert_int_equal(truncate(path, facts.st_size - 1), 0);
-    ok(journal_resume(NULL, &journal, &again, error));
-    assert_string_equal(journal_note(journal), "");
-    assert_int_equal(tree_depth(transcript_tree(again)), 1);
-    transcript_say(again, 0, "ask", "q2", "r2");
-    ok(journal_sync(journal, again, error));
-    journal_close(journal);
-    transcript_free(again);
-    ok(journal_resume(NULL, &journal, &again, error));
-    assert_int_equal(tree_depth(transcript_tree(again)), 2);
-    journal_close(journal);
-    transcript_free(again);
-    transcript_free(t);
+    goes_on("", name);
 }
 
 // One whose first question was never whole says nothing that could be gone on with.
 static void test_a_journal_in_which_nothing_is_said_is_passed_over(void **state) {
     Home *home = *state;
-    Transcript *t = transcript_fresh(), *again;
+    Transcript *again;
     Journal *journal;
     char folder[PATH_ROOM], path[PATH_ROOM + 32];
-    ok(journal_new("first", &journal, error));
-    transcript_say(t, TREE_START, "ask", "q", "r");
-    ok(journal_sync(journal, t, error));
-    journal_close(journal);
+    talk_once(home, "first", path);
     snprintf(folder, sizeof folder, "%s/palaver/conversations", home->path);
     snprintf(path, sizeof path, "%s/second.jsonl", folder);
     ok(file_write(path, HEADER_LINE, strlen(HEADER_LINE), 0600, error));
@@ -181,7 +173,6 @@ static void test_a_journal_in_which_nothing_is_said_is_passed_over(void **state)
     assert_string_equal(journal_note(journal), "1 empty journal is passed over");
     journal_close(journal);
     transcript_free(again);
-    transcript_free(t);
 }
 
 static void test_resume_by_name(void **state) {
