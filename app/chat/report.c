@@ -83,7 +83,7 @@ void report_old_turn(Chat *chat, const TranscriptNode *node) {
     if (node->text) screen_asked(chat->screen, "%s", node->text);
     if (!node->reply.text) return;
     if (!chat->interactive) {
-        screen_say(chat->screen, "%s", node->reply.text);
+        screen_say_text(chat->screen, node->reply.text, node->reply.size);
         return;
     }
     screen_space(chat->screen);

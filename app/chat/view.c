@@ -65,7 +65,10 @@ static void print_text(Chat *chat, const ConversationView *view, int64_t from, F
         before = owner;
         if (tokenizer_kind(tokenizer, id) == TOKEN_CONTROL) {
             end_character(&characters, out);
-            fprintf(out, "⟪%s⟫", tokenizer_piece(tokenizer, id, NULL));
+            const char *piece = tokenizer_piece(tokenizer, id, &size);
+            fputs("⟪", out);
+            fwrite(piece, 1, size, out);
+            fputs("⟫", out);
         } else {
             const char *bytes =
                 tokenizer_bytes(tokenizer, i ? view->tokens.ids[i - 1] : -1, id, false, &size);

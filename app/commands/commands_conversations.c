@@ -39,18 +39,17 @@ static void list_entry(const Chat *chat, const JournalEntry *entry, FILE *out) {
     char when[32] = "";
     struct tm local;
     if (localtime_r(&entry->changed.tv_sec, &local)) strftime(when, sizeof when, "%Y-%m-%d %H:%M", &local);
-    char *topic = journal_topic(entry->name);
+    Text topic = journal_topic(entry->name);
+    const char *said = journal_is_empty(entry) ? "(empty)" : topic.size ? attachment_skip(topic.bytes) : "";
     const TextEscaped name = text_escaped(entry->name);
     int columns = text_columns(name.text, strlen(name.text));
     fprintf(out, "%c %s%*s  %s  ", is_current(chat, entry->name) ? '*' : ' ', name.text,
             columns < NAME_COLUMNS ? NAME_COLUMNS - columns : 0, "", when);
-    page_excerpt(out,
-                 journal_is_empty(entry) ? "(empty)"
-                 : topic                 ? attachment_skip(topic)
-                                         : "",
-                 TOPIC_COLUMNS);
+    const size_t size =
+        topic.size && !journal_is_empty(entry) ? (size_t)(topic.bytes + topic.size - said) : strlen(said);
+    page_excerpt(out, said, size, TOPIC_COLUMNS);
     fputc('\n', out);
-    free(topic);
+    text_free(&topic);
 }
 
 Status commands_conversations_list(Chat *chat, const char *argument, Error *error) {

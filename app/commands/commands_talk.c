@@ -77,6 +77,15 @@ static Status keep_edited_reply(Chat *chat, int index, const char *text, Error *
     return STATUS_OK;
 }
 
+// What an editor is given of a text: the sign of a zero byte stands for it, for what comes back may hold none.
+static bool make_draft(Chat *chat, const char *text, size_t size, Text *draft) {
+    char sign[TEXT_SIGN];
+    const size_t n = text_harmless(0, screen_traits(chat_screen(chat))->utf8, sign);
+    bool ok = text_add(draft, "", 0);
+    for (; ok && size; text++, size--) ok = *text ? text_add(draft, text, 1) : text_add(draft, sign, n);
+    return ok;
+}
+
 // What $EDITOR makes of `before`; *after is NULL if nothing is to be done.
 static Status compose(Chat *chat, const char *before, char **after, Error *error) {
     char *composed;
@@ -106,8 +115,12 @@ Status commands_talk_edit(Chat *chat, const char *argument, Error *error) {
     if (!before)
         return error_set(error, STATUS_USAGE, "turn %lld has no %s to edit", (long long)turn,
                          is_reply ? "reply" : "question");
-    char *text;
-    Status status = compose(chat, before, &text, error);
+    char *text = NULL;
+    Text draft = {0};
+    Status status = make_draft(chat, before, is_reply ? node->reply.size : node->size, &draft)
+                        ? compose(chat, draft.bytes, &text, error)
+                        : error_set(error, STATUS_MEMORY, "out of memory");
+    text_free(&draft);
     if (status || !text) return status;
     if (!is_reply) {
         screen_asked(chat_screen(chat), "%s", text);

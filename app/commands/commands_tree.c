@@ -84,11 +84,12 @@ static void draw_node(const Drawing *d, int index, int depth, const char *joint)
     fprintf(d->out, "%s%s  ", joint, name);
     if (node->role == CHAT_SYSTEM) fputs("(system) ", d->out);
     if (node->text) {
-        page_excerpt(d->out, attachment_skip(node->text), EXCERPT_COLUMNS);
+        const char *asked = attachment_skip(node->text);
+        page_excerpt(d->out, asked, strlen(asked), EXCERPT_COLUMNS);
         fputc(' ', d->out);
     }
     if (node->reply.text) fputs("-> ", d->out);
-    if (node->reply.text) page_excerpt(d->out, node->reply.text, EXCERPT_COLUMNS);
+    if (node->reply.text) page_excerpt(d->out, node->reply.text, node->reply.size, EXCERPT_COLUMNS);
     if (node->reply.report.finish == FINISH_INTERRUPTED) fputs(" (interrupted)", d->out);
     if (index == d->tree->head) fputs(" <- here", d->out);
     fputc('\n', d->out);

@@ -24,7 +24,8 @@ static void print_turn(Chat *chat, const WayTurn *turn, int number, FILE *out) {
     char name[32];
     snprintf(name, sizeof name, "turn %d", number);
     fprintf(out, "%-9s%8" PRId64 "  ", name, turn->n_tokens);
-    page_excerpt(out, node->text ? attachment_skip(node->text) : node->reply.text, EXCERPT_COLUMNS);
+    const char *said = node->text ? attachment_skip(node->text) : node->reply.text;
+    page_excerpt(out, said, node->text ? strlen(said) : node->reply.size, EXCERPT_COLUMNS);
     fputc('\n', out);
 }
 

@@ -248,9 +248,9 @@ typedef struct PassedOver {
 } PassedOver;
 
 static bool anything_said(const JournalEntry *entry) {
-    char *topic = journal_topic(entry->name);
-    const bool said = !topic || *topic;
-    free(topic);
+    Text topic = journal_topic(entry->name);
+    const bool said = !topic.bytes || topic.size;
+    text_free(&topic);
     return said;
 }
 

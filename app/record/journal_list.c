@@ -172,24 +172,25 @@ Status journal_check_name(const char *name, Error *error) {
 
 // ---- single journals --------------------------------------------------------------------------------------
 
-// Takes what was said in a line of a journal, malloc'ed: of a turn, which is true, or a question whose answer may still
-// come, or never does.
-static bool take_said(const char *line, size_t size, char **said) {
+// Takes what was said in a line of a journal: of a turn, which is true, or a question whose answer may still come, or
+// never does.
+static bool take_said(const char *line, size_t size, Text *said) {
     json_t *record = json_loadb(line, size, JSON_ALLOW_NUL, NULL);
     const char *kind = json_string_value(json_object_get(record, "record"));
     bool asked = kind && !strcmp(kind, "asked"), turn = kind && !strcmp(kind, "turn");
-    const char *text = json_string_value(json_object_get(record, asked ? "text" : "user"));
-    if (turn && !text) text = json_string_value(json_object_get(record, "reply")); // nobody asked: /say
-    if (asked || (turn && text)) {
-        free(*said);
-        *said = text ? strdup(text) : NULL;
-    }
+    const json_t *text = json_object_get(record, asked ? "text" : "user");
+    if (turn && !json_is_string(text)) text = json_object_get(record, "reply"); // nobody asked: /say
+    const bool found = turn && json_is_string(text);
+    if (asked || found) text_free(said);
+    if ((asked && json_is_string(text)) || found)
+        (void)text_add(said, json_string_value(text), json_string_length(text));
     json_decref(record);
-    return turn && text;
+    return found;
 }
 
-char *journal_topic(const char *name) {
-    char path[JOURNAL_PATH_ROOM], *line = NULL, *topic = NULL;
+Text journal_topic(const char *name) {
+    char path[JOURNAL_PATH_ROOM], *line = NULL;
+    Text topic = {0};
     size_t capacity = 0;
     Error ignored;
     FILE *file = journal_path(name, path, &ignored) ? NULL : fopen(path, "re");
@@ -198,7 +199,8 @@ char *journal_topic(const char *name) {
         if (take_said(line, (size_t)n, &topic)) break;
     free(line);
     if (file) fclose(file);
-    return topic ? topic : strdup("");
+    (void)text_add(&topic, "", 0);
+    return topic;
 }
 
 bool journal_is_empty(const JournalEntry *entry) {

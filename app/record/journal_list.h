@@ -4,6 +4,7 @@
 
 #include "kernels/base/path.h"
 #include "kernels/base/status.h"
+#include "kernels/base/text/text.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -48,8 +49,8 @@ Status journal_list_find(const JournalList *list, const char *name, size_t *inde
 // STATUS_USAGE unless `name` can be the name of a new conversation: no folder, not hidden, not too long, not in use.
 Status journal_check_name(const char *name, Error *error);
 
-// The first thing that was said in it, malloc'ed; "" if that cannot be read. NULL: out of memory.
-char *journal_topic(const char *name);
+// The first thing that was said in it, to text_free(); empty if that cannot be read. bytes NULL: out of memory.
+Text journal_topic(const char *name);
 
 // What there is in it: nothing, nothing that can be read, what a script has said, or what somebody has. One that cannot be
 // opened counts as the last: who reads it says why.

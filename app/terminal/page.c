@@ -14,38 +14,39 @@ Status page_open(Page *page, Error *error) {
 }
 
 // Shows a text window by window, where somebody is there to go on. False: he does not want the rest.
-static void show_windows(const char *text, Screen *screen) {
+static void show_windows(const char *text, size_t size, Screen *screen) {
     int height = screen_height(screen) - 2, width = screen_width(screen);
     bool more = true;
-    while (*text && more) {
+    const char *const whole = text + size;
+    while (text < whole && more) {
         const char *end = text;
-        for (int rows = 0; *end && rows < height;) {
-            size_t n = strcspn(end, "\n");
+        for (int rows = 0; end < whole && rows < height;) {
+            const char *line = memchr(end, '\n', (size_t)(whole - end));
+            size_t n = (size_t)((line ? line : whole) - end);
             int columns = text_columns(end, n);
             rows += columns > width ? (columns + width - 1) / width : 1;
             if (rows > height && end > text) break;
-            end += n + (end[n] == '\n');
+            end += n + (line != NULL);
         }
-        screen_say(screen, "%.*s", (int)(end - text), text);
+        screen_say_text(screen, text, (size_t)(end - text));
         text = end;
-        if (*text) more = screen_ask_more(screen);
+        if (text < whole) more = screen_ask_more(screen);
     }
 }
 
 void page_show(Page *page, Screen *screen) {
     bool whole = !ferror(page->stream);
     whole = !fclose(page->stream) && whole;
-    if (page->size && page->text[page->size - 1] == '\n') page->text[page->size - 1] = 0;
+    if (page->size && page->text[page->size - 1] == '\n') page->size--;
     if (page->text && screen_has_reader(screen))
-        show_windows(page->text, screen);
+        show_windows(page->text, page->size, screen);
     else if (page->text)
-        screen_say(screen, "%s", page->text);
+        screen_say_text(screen, page->text, page->size);
     if (!whole) screen_error(screen, "out of memory: this is not all");
     free(page->text);
 }
 
-void page_excerpt(FILE *stream, const char *text, int columns) {
-    size_t size = strlen(text);
+void page_excerpt(FILE *stream, const char *text, size_t size, int columns) {
     int column = 0;
     while (size && isspace((unsigned char)*text)) text++, size--;
     while (size) {
@@ -55,8 +56,8 @@ void page_excerpt(FILE *stream, const char *text, int columns) {
         if (blank)
             while (n < size && isspace((unsigned char)text[n])) n++;
         if (blank && n == size) return; // trailing
-        int width = blank ? 1 : wcwidth((wchar_t)code);
-        column += width > 0 ? width : 0;
+        int width = blank || !code ? 1 : wcwidth((wchar_t)code);
+        column += width < 0 ? 1 : width; // what cannot be shown is shown as one sign, or more
         if (!n || column >= columns) {
             fputs("…", stream);
             return;

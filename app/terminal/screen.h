@@ -87,6 +87,8 @@ void screen_say(Screen *screen, const char *format, ...) __attribute__((format(p
 void screen_notice(Screen *screen, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void screen_warn(Screen *screen, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void screen_error(Screen *screen, const char *format, ...) __attribute__((format(printf, 2, 3)));
+// The same as screen_say() for n bytes, zero bytes among them.
+void screen_say_text(Screen *screen, const char *text, size_t n);
 // A question as it stands behind the prompt, where nobody types it: one that was edited, or is told again. Left out
 // like a notice.
 void screen_asked(Screen *screen, const char *format, ...) __attribute__((format(printf, 2, 3)));

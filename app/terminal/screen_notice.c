@@ -131,14 +131,11 @@ static const char *format_notice(Screen *screen, const char *format, va_list arg
     return *longer ? *longer : screen->said;
 }
 
-static void say(Screen *screen, const Notice *notice, const char *format, va_list args) {
-    char *longer;
-    const char *text = format_notice(screen, format, args, &longer);
+static void say_text(Screen *screen, const Notice *notice, const char *text, size_t size) {
     begin_notice(screen);
     bool styled = notice->style != SCREEN_NORMAL && screen->traits.color;
     const char *on = styled ? screen->styles[notice->style] : "",
                *off = styled ? screen->styles[SCREEN_NORMAL] : "";
-    size_t size = strlen(text);
     if (size > 0 && text[size - 1] == '\n') size--;
     screen->spaced = size > 0 && text[size - 1] == '\n'; // the last of a window's rows may be empty
     add_notice(screen, on, strlen(on));
@@ -151,6 +148,12 @@ static void say(Screen *screen, const Notice *notice, const char *format, va_lis
     if (notice->whole) add_notice(screen, off, strlen(off));
     add_notice(screen, "\n", 1);
     flush_notice(screen);
+}
+
+static void say(Screen *screen, const Notice *notice, const char *format, va_list args) {
+    char *longer;
+    const char *text = format_notice(screen, format, args, &longer);
+    say_text(screen, notice, text, strlen(text));
     free(longer);
 }
 
@@ -164,6 +167,10 @@ static void say(Screen *screen, const Notice *notice, const char *format, va_lis
 
 void screen_say(Screen *screen, const char *format, ...) {
     SAY(SCREEN_NORMAL, "", true);
+}
+
+void screen_say_text(Screen *screen, const char *text, size_t n) {
+    say_text(screen, &(const Notice){SCREEN_NORMAL, "", true}, text, n);
 }
 
 void screen_notice(Screen *screen, const char *format, ...) {

@@ -230,7 +230,7 @@ int text_columns(const char *text, size_t n) {
     for (size_t i = 0; i < n;) {
         uint32_t code;
         size_t used = text_decode(text + i, n - i, &code);
-        int width = code == '\t' ? 8 - columns % 8 : wcwidth((wchar_t)code);
+        int width = code == '\t' ? 8 - columns % 8 : code ? wcwidth((wchar_t)code) : -1;
         columns += width < 0 ? 2 : width;
         i += used ? used : n - i;
     }

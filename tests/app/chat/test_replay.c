@@ -141,6 +141,38 @@ static void test_a_reply_of_zero_bytes_is_replayed(void **state) {
     program_free(&run);
 }
 
+// What stands behind a zero byte of a reply is shown, and is there to be edited; the byte itself has a sign.
+static void test_what_follows_a_zero_byte_is_shown(void **state) {
+    char command[400];
+    Run run = program_script(TALK, "/say user One\n/say assistant firstXsecond\n");
+    program_free(&run);
+    snprintf(command, sizeof command, "sed -i 's/firstX/first\\\\u0000/' %s/palaver/conversations/*.jsonl",
+             (char *)*state);
+    program_shell(&run, command);
+    expect_status(&run, 0);
+    program_free(&run);
+    setenv("EDITOR", "grep -q first␀second", 1);
+    run = program_script("--resume|--threads=1", "/replay\n/edit reply\n");
+    expect_err(&run, "> One\nfirst␀second\n");
+    expect_err(&run, "[nothing was changed]");
+    program_free(&run);
+    static const char *const looks[] = {"/view\n", "/view diff\n", "/tree\n", "/list\n", "/context\n"};
+    for (size_t i = 0; i < sizeof looks / sizeof *looks; i++)
+        program_says("--resume|--threads=1", looks[i], 0, i < 3 ? "first␀second" : "One");
+    // Of a conversation that nobody asked anything in, the reply is the topic.
+    run = program_script(TALK, "/say assistant firstXsecond\n/say assistant third\n");
+    program_free(&run);
+    program_shell(&run, command);
+    program_free(&run);
+    program_says("--resume|--threads=1", "/list\n", 0, "first␀second");
+    program_says("--resume|--threads=1", "/context\n", 0, "first␀second");
+    setenv("EDITOR", "sed -i s/second/last/", 1);
+    run = program_script("--resume|--threads=1", "/undo\n/edit reply\n/replay\n");
+    expect_err(&run, "first␀last\n");
+    program_free(&run);
+    unsetenv("EDITOR");
+}
+
 // Looking leaves no trace: the talk goes on as without it.
 static void test_the_talk_goes_on_after_a_replay(void **state) {
     (void)state;
@@ -265,6 +297,7 @@ int main(int argc, char **argv) {
         WITH_HOME(test_nothing_shifted_is_begun_with),
         WITH_HOME(test_a_shifted_cache_is_made_again),
         WITH_HOME(test_a_reply_of_zero_bytes_is_replayed),
+        WITH_HOME(test_what_follows_a_zero_byte_is_shown),
         WITH_HOME(test_the_talk_goes_on_after_a_replay),
         WITH_HOME(test_an_interrupted_reply_is_replayed_as_far_as_it_came),
         WITH_HOME(test_the_first_difference_is_named),
