@@ -36,8 +36,8 @@ static Status read_value(const Reading *reading, const ConfigKey *key, const Tom
 static Status read_section(const Reading *reading, const TomlNode *section, Error *error) {
     for (size_t i = 0; i < section->n_children; i++) {
         const TomlNode *node = &section->children[i];
-        char name[160];
-        snprintf(name, sizeof name, "%s.%.100s", section->key, node->key);
+        char name[64 + QUOTE_ROOM]; // no key of ours is as long as what is cut
+        snprintf(name, sizeof name, "%.60s.%s", section->key, quote(node->key).text);
         const ConfigKey *key = strchr(node->key, '.') ? NULL : config_key_find(reading->table, name);
         Status status =
             key ? read_value(reading, key, node, error) : config_unknown_key(reading->table, name, error);

@@ -13,7 +13,6 @@
 #include "app/process/signals.h"
 #include "app/settings/settings_conversation.h"
 #include "app/settings/settings_tell.h"
-#include "app/terminal/text_shown.h"
 #include "kernels/base/array.h"
 #include "kernels/base/clock.h"
 #include "kernels/base/path.h"
@@ -139,7 +138,7 @@ static void tell_model(Jsonl *j, const JsonlLine *line) {
     j->told_of_model = true;
     screen_notice(j->screen,
                   "[stdin:%lld: \"model\": \"%s\" is not what answers; all lines are answered by one model]",
-                  line->line, text_escaped(quote(line->model).text).text);
+                  line->line, quote(line->model).text);
 }
 
 // The line's settings, and what they refer to. A grammar that the line before had, too, is not compiled again.

@@ -1,7 +1,5 @@
 #include "app/terminal/text_shown.h"
 
-#include "kernels/base/text/utf8.h"
-
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -100,25 +98,11 @@ bool text_add_shown(Text *text, const char *bytes, size_t n, bool utf8) {
     return ok;
 }
 
-// The form within a line of the first of n bytes' characters, without a NUL, and its size. Returns how many bytes the
-// character takes.
-static size_t escape(const char *bytes, size_t n, char sign[TEXT_SIGN], size_t *size) {
-    uint32_t code;
-    size_t used = text_decode(bytes, n, &code);
-    bool bad = code == TEXT_REPLACEMENT && used < 3;
-    if (bad) used = 1, code = (unsigned char)*bytes;
-    if (bad || utf8_is_obeyed(code))
-        *size = (size_t)snprintf(sign, TEXT_SIGN, code < 0x100 ? "\\x%02x" : "\\u%04x", (unsigned)code);
-    else
-        memcpy(sign, bytes, *size = used);
-    return used;
-}
-
 bool text_print_escaped(FILE *out, const char *bytes, size_t n) {
     bool ok = true;
     for (size_t i = 0, size; ok && i < n;) {
         char sign[TEXT_SIGN];
-        i += escape(bytes + i, n - i, sign, &size);
+        i += utf8_spell(bytes + i, n - i, sign, &size);
         ok = fwrite(sign, 1, size, out) == size;
     }
     return ok;
@@ -133,7 +117,7 @@ TextEscaped text_escaped(const char *text) {
             memcpy(escaped.text + at, ELLIPSIS, sizeof ELLIPSIS);
             return escaped;
         }
-        used = escape(text, left, escaped.text + at, &size);
+        used = utf8_spell(text, left, escaped.text + at, &size);
     }
     escaped.text[at] = 0;
     return escaped;

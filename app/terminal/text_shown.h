@@ -11,6 +11,7 @@
 
 #include "kernels/base/status.h"
 #include "kernels/base/text/text.h"
+#include "kernels/base/text/utf8.h"
 
 #define TEXT_REPLACEMENT 0xFFFDu
 
@@ -47,15 +48,15 @@ Status text_refuse(const char *name, const TextBad *bad, Error *error);
 
 // The visible form of a character that a terminal would obey instead of showing (␛, \u009b, \u202e); others as they
 // are. Without UTF-8 signs of the kind ^[ and <9b>. Writes it to `sign`, without a NUL, and returns its bytes.
-enum { TEXT_SIGN = 8 };
+enum { TEXT_SIGN = UTF8_SIGN };
 size_t text_harmless(uint32_t code, bool utf8, char sign[TEXT_SIGN]);
 // Adds that.
 bool text_add_harmless(Text *text, uint32_t code, bool utf8);
 // The same for a text, whose bad bytes are shown as U+FFFD. All that is foreign and meant for people goes through here,
 // or through the next.
 bool text_add_shown(Text *text, const char *bytes, size_t n, bool utf8);
-// For names and values that stand within a line: what cannot be shown, newlines, tabs and bad bytes among it, is \xNN
-// or \uNNNN. Asks for no memory. False: not written.
+// For names and values that stand within a line, spelled as in errors (utf8_spell). Asks for no memory. False: not
+// written.
 bool text_print_escaped(FILE *out, const char *bytes, size_t n);
 // The same for a message: "[%s is deleted]", text_escaped(name).text. An ellipsis ends what takes more than a path can.
 enum { TEXT_ESCAPED_ROOM = 4096 };

@@ -6,22 +6,9 @@
 #include <stdio.h>
 #include <string.h>
 
-// Names and texts in messages come from files: nothing that a terminal obeys may reach it through them, no line break, and
-// no byte that is of no character, which some terminals obey too.
-static void make_one_line(char *message) {
-    uint32_t code;
-    for (size_t left = strlen(message); left > 0;) {
-        const int n = utf8_next(message, left, &code);
-        const size_t length = n > 0 ? (size_t)n : n < 0 ? (size_t)-n : left;
-        if (n <= 0)
-            memset(message, '?', length);
-        else if (utf8_is_obeyed(code))
-            memset(message, ' ', length);
-        message += length, left -= length;
-    }
-}
+enum { ROOM = sizeof((Error *)NULL)->message };
 
-// A message that is too long for its room ends with the last whole character.
+// A text that was too long for its room ends with the last whole character.
 static void end_whole(char *message, size_t size) {
     size_t at = size - 1, length = 1;
     if (strlen(message) < at) return;
@@ -31,15 +18,30 @@ static void end_whole(char *message, size_t size) {
     if (length < needed) message[at - 1] = 0;
 }
 
+// Names and texts in messages come from files: nothing that a terminal obeys may reach it through them, no line break, and
+// no byte that is of no character, which some terminals obey too. Adds a text behind `at` bytes of a message, spelled as
+// names are everywhere, as far as it fits; returns the message's bytes. What is spelled already stays as it is.
+static size_t add_spelled(char message[ROOM], size_t at, const char *text) {
+    for (size_t left = strlen(text), used, size; left; text += used, left -= used, at += size) {
+        char sign[UTF8_SIGN];
+        used = utf8_spell(text, left, sign, &size);
+        if (at + size >= ROOM) break;
+        memcpy(message + at, sign, size);
+    }
+    message[at] = 0;
+    return at;
+}
+
 Status(error_set)(Error *error, Status status, const char *format, ...) {
     if (!error) return status;
-    error->status = status;
+    char text[ROOM] = "";
     va_list args;
     va_start(args, format);
-    vsnprintf(error->message, sizeof error->message, format, args);
+    vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    end_whole(error->message, sizeof error->message);
-    make_one_line(error->message);
+    end_whole(text, sizeof text);
+    error->status = status;
+    add_spelled(error->message, 0, text);
     return status;
 }
 
@@ -49,15 +51,13 @@ Status(error_no_memory)(Error *error, const char *what) {
 
 Status error_prefix(Error *error, const char *format, ...) {
     if (!error) return STATUS_USAGE; // which failure it was is not known here, only that it was one
-    Error old = *error;
+    const Error old = *error;
+    char text[ROOM] = "";
     va_list args;
     va_start(args, format);
-    int n = vsnprintf(error->message, sizeof error->message, format, args);
+    vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    if (n < 0) n = 0;
-    if ((size_t)n < sizeof error->message)
-        snprintf(error->message + n, sizeof error->message - (size_t)n, "%s", old.message);
-    end_whole(error->message, sizeof error->message);
-    make_one_line(error->message);
+    end_whole(text, sizeof text);
+    add_spelled(error->message, add_spelled(error->message, 0, text), old.message);
     return error->status;
 }

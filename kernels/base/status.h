@@ -3,7 +3,8 @@
 // Status and Error are the one thing that every room shares, so they live in the lowest of them.
 // An Error's message says what went wrong, where, and what to do about it, in one line without a
 // final newline; the caller that knows more (the file, the key, the turn) puts it in front with
-// error_prefix(). Control characters in what is formatted become spaces.
+// error_prefix(). Control characters in what is formatted are spelled \xNN, as names are wherever they stand (utf8_spell):
+// who makes an error gives it names as they are.
 #ifndef PALAVER_BASE_STATUS_H
 #define PALAVER_BASE_STATUS_H
 

@@ -8,25 +8,29 @@
 
 static const char ELLIPSIS[] = "…";
 
+// Of a character as it is spelled; one whose width nobody knows takes one.
+static int columns_of(const char *sign, size_t length) {
+    uint32_t code;
+    if (utf8_next(sign, length, &code) < (int)length) return (int)length; // \xNN
+    const int width = wcwidth((wchar_t)code);
+    return width < 0 ? 1 : width;
+}
+
 Quote quote_bytes(const char *text, size_t n) {
     Quote q;
     size_t size = 0, whole = 0; // `whole`: bytes behind which the ellipsis has room
     int columns = 0;
-    for (size_t at = 0; at < n;) {
-        uint32_t code;
-        char bytes[4];
-        int used = utf8_next(text + at, n - at, &code);
-        if (!used) code = UTF8_REPLACEMENT;
-        int width = wcwidth((wchar_t)code), length = utf8_write(code, bytes);
-        columns += width < 0 ? 1 : width; // the message shows a blank for what cannot be shown
-        if (columns > QUOTE_COLUMNS || size + (size_t)length + sizeof ELLIPSIS > sizeof q.text) {
+    for (size_t at = 0, used, length; at < n; at += used) {
+        char sign[UTF8_SIGN];
+        used = utf8_spell(text + at, n - at, sign, &length);
+        columns += columns_of(sign, length);
+        if (columns > QUOTE_COLUMNS || size + length + sizeof ELLIPSIS > sizeof q.text) {
             memcpy(q.text + whole, ELLIPSIS, sizeof ELLIPSIS);
             return q;
         }
-        memcpy(q.text + size, bytes, (size_t)length);
-        size += (size_t)length;
+        memcpy(q.text + size, sign, length);
+        size += length;
         if (columns < QUOTE_COLUMNS) whole = size;
-        at += used > 0 ? (size_t)used : used < 0 ? (size_t)-used : n - at;
     }
     q.text[size] = 0;
     return q;

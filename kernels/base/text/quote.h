@@ -11,8 +11,8 @@ typedef struct Quote {
     char text[QUOTE_ROOM]; // UTF-8, at most QUOTE_COLUMNS columns
 } Quote;
 
-// Whole characters, with the marks that belong to them; bytes that are none are U+FFFD, so that the message can be
-// written as JSON. To be used where it is made: error_set(…, "unknown key \"%s\"", quote(key).text).
+// Whole characters, with the marks that belong to them, spelled as in messages (utf8_spell). To be used where it is made:
+// error_set(…, "unknown key \"%s\"", quote(key).text).
 Quote quote(const char *text);
 Quote quote_bytes(const char *text, size_t n);
 

@@ -1,5 +1,6 @@
 #include "kernels/base/text/utf8.h"
 
+#include <stdio.h>
 #include <string.h>
 
 int utf8_next(const char *text, size_t n, uint32_t *code) {
@@ -44,6 +45,18 @@ int utf8_write(uint32_t code, char *out) {
 bool utf8_is_obeyed(uint32_t code) {
     bool bidi = (code >= 0x202A && code <= 0x202E) || (code >= 0x2066 && code <= 0x2069);
     return code < 0x20 || (code >= 0x7F && code < 0xA0) || bidi;
+}
+
+size_t utf8_spell(const char *text, size_t n, char sign[UTF8_SIGN], size_t *size) {
+    uint32_t code;
+    const int length = utf8_next(text, n, &code);
+    if (length <= 0) code = (unsigned char)*text;
+    const size_t used = length > 0 ? (size_t)length : 1;
+    if (length <= 0 || utf8_is_obeyed(code))
+        *size = (size_t)snprintf(sign, UTF8_SIGN, code < 0x100 ? "\\x%02x" : "\\u%04x", (unsigned)code);
+    else
+        memcpy(sign, text, *size = used);
+    return used;
 }
 
 size_t utf8_valid_run(const char *text, size_t n) {

@@ -95,7 +95,8 @@ static void test_variables_that_name_no_setting_are_told(void **state) {
         "[PALAVER_SAMPLING_TEMP names no setting: unknown key \"sampling.temp\"; did you mean "
         "sampling.temperature?]\n",
         "[PALAVER_UI_TOP_P names no setting: unknown key \"ui.top_p\"; top_p belongs in [sampling]]\n",
-        "[PALAVER_X [31m names no setting: unknown key \"x [31m\"; `palaver config` lists all keys]\n",
+        "[PALAVER_X\\x1b[31m names no setting: unknown key \"x\\x1b[31m\"; `palaver config` lists all "
+        "keys]\n",
     };
     (void)state;
     for (int i = 0; i < 6; i++) setenv(variables[i], i == 4 ? "" : "1", 1);

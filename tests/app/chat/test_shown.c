@@ -43,8 +43,14 @@ static void test_settings_of_other_hands(void **state) {
     program_free(&run);
     run = run_in(*state, "[sampling]\n\"temp" OVERRIDE CSI "31m\" = 1\n", "config");
     expect_status(&run, 2);
-    expect_err(&run, "palaver: ");
+    expect_err(&run, "palaver.toml:2:1: unknown key \"sampling.temp\\u202e\\x9b31m\"");
     expect_harmless(&run);
+    program_free(&run);
+    run = run_in(*state, "\"a\\u001b\\nb\" = 1\n", "config");
+    expect_err(&run, "palaver.toml:1:1: unknown key \"a\\x1b\\x0ab\"");
+    program_free(&run);
+    run = run_in(*state, "[\"\\u0007\"]\n", "config");
+    expect_err(&run, "palaver.toml:1:2: unknown section [\\x07]");
     program_free(&run);
     program_run(&run, "--" OVERRIDE CSI "31m=1", "");
     expect_status(&run, 2);
