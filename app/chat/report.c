@@ -222,8 +222,8 @@ void report_stats(Chat *chat) {
         screen_say(chat->screen, "journal       cannot be written; /save FILE keeps the conversation");
     else if (chat->record.journal && *journal_name(chat->record.journal)) {
         const char *name = journal_name(chat->record.journal);
-        screen_say(chat->screen, "journal       %s (palaver --resume=%s)", text_escaped(name).text,
-                   text_shell_word(name).text);
+        screen_say(chat->screen, "journal       %s (palaver --resume=%s)", text_name(name).text,
+                   text_shell_word(text_name(name).text).text);
     } else
         screen_say(chat->screen, "journal       %s",
                    !chat->record.journal ? "off"

@@ -96,7 +96,7 @@ static void offer_conversations(const Completing *c) {
     JournalList list;
     Error ignored;
     if (journal_list_read(&list, &ignored)) return;
-    for (size_t i = 0; i < list.count; i++) offer(c, text_escaped(list.entries[i].name).text, ' ');
+    for (size_t i = 0; i < list.count; i++) offer(c, text_name(list.entries[i].name).text, ' ');
     journal_list_free(&list);
 }
 

@@ -27,7 +27,7 @@ Status commands_conversations_new(Chat *chat, const char *argument, Error *error
     if (*argument && journal_check_name(argument, error)) return error->status;
     if (chat_record_new(chat, *argument ? argument : NULL, error)) return error->status;
     screen_notice(chat_screen(chat), "[a new conversation%s%s; the one before is kept%s]",
-                  *argument ? ": " : "", argument, lost(chat));
+                  *argument ? ": " : "", text_name(argument).text, lost(chat));
     return STATUS_OK;
 }
 
@@ -41,7 +41,7 @@ static void list_entry(const Chat *chat, const JournalEntry *entry, FILE *out) {
     if (localtime_r(&entry->changed.tv_sec, &local)) strftime(when, sizeof when, "%Y-%m-%d %H:%M", &local);
     Text topic = journal_topic(entry->name);
     const char *said = journal_is_empty(entry) ? "(empty)" : topic.size ? attachment_skip(topic.bytes) : "";
-    const TextEscaped name = text_escaped(entry->name);
+    const TextEscaped name = text_name(entry->name);
     int columns = text_columns(name.text, strlen(name.text));
     fprintf(out, "%c %s%*s  %s  ", is_current(chat, entry->name) ? '*' : ' ', name.text,
             columns < NAME_COLUMNS ? NAME_COLUMNS - columns : 0, "", when);
@@ -63,7 +63,7 @@ Status commands_conversations_list(Chat *chat, const char *argument, Error *erro
         if (!chat_record_name(chat))
             fputs("* (not kept: --no-save)\n", page.stream);
         else if (!*chat_record_name(chat))
-            fprintf(page.stream, "* %s%s(%s)\n", text_escaped(wished).text, *wished ? "  " : "",
+            fprintf(page.stream, "* %s%s(%s)\n", text_name(wished).text, *wished ? "  " : "",
                     chat_tree(chat)->n ? "kept from its next turn on" : "new: kept from its first turn on");
         page_show(&page, chat_screen(chat));
     }
@@ -80,7 +80,8 @@ Status commands_conversations_switch(Chat *chat, const char *argument, Error *er
     if (journal_list_read(&list, error)) return error->status;
     Status status = journal_list_find(&list, argument, &index, error);
     bool already = !status && is_current(chat, list.entries[index].name);
-    if (!status && !already) status = journal_resume(list.entries[index].name, &journal, &transcript, error);
+    if (!status && !already)
+        status = journal_resume(text_name(list.entries[index].name).text, &journal, &transcript, error);
     if (!status && !already && *journal_note(journal))
         screen_warn(chat_screen(chat), "[%s]", journal_note(journal));
     if (!status && !already) status = chat_record_load(chat, transcript, journal, error);
@@ -88,7 +89,7 @@ Status commands_conversations_switch(Chat *chat, const char *argument, Error *er
     const char *now = chat_record_name(chat);
     if (!status)
         screen_notice(chat_screen(chat), "[%s%s: %d turn%s so far]", already ? "already in " : "",
-                      text_escaped(now && *now ? now : list.entries[index].name).text,
+                      text_name(now && *now ? now : list.entries[index].name).text,
                       tree_depth(chat_tree(chat)), text_plural(tree_depth(chat_tree(chat))));
     journal_list_free(&list);
     return status;
@@ -96,11 +97,17 @@ Status commands_conversations_switch(Chat *chat, const char *argument, Error *er
 
 Status commands_conversations_delete(Chat *chat, const char *argument, Error *error) {
     if (!*argument) return error_set(error, STATUS_USAGE, "/delete needs a whole name; /list shows them");
-    if (is_current(chat, argument))
-        return error_set(error, STATUS_USAGE, "%s is the conversation you are in: /new or /switch first",
-                         argument);
-    Status status = journal_delete(argument, error);
-    if (!status) screen_notice(chat_screen(chat), "[%s is deleted]", text_escaped(argument).text);
+    JournalList list;
+    size_t index = 0;
+    if (journal_list_read(&list, error)) return error->status;
+    Status status = journal_list_find_whole(&list, argument, &index, error);
+    const char *name = status ? "" : list.entries[index].name;
+    if (!status && is_current(chat, name))
+        status = error_set(error, STATUS_USAGE, "%s is the conversation you are in: /new or /switch first",
+                           text_name(name).text);
+    if (!status) status = journal_delete(name, error);
+    if (!status) screen_notice(chat_screen(chat), "[%s is deleted]", text_name(name).text);
+    journal_list_free(&list);
     return status;
 }
 
@@ -115,6 +122,6 @@ Status commands_conversations_fork(Chat *chat, const char *argument, Error *erro
     Status status = chat_record_fork(chat, *argument ? argument : NULL, error);
     if (!status)
         screen_notice(chat_screen(chat), "[in %s now, a copy; /switch %s goes back]",
-                      text_escaped(chat_record_name(chat)).text, text_escaped(before).text);
+                      text_name(chat_record_name(chat)).text, text_name(before).text);
     return status;
 }

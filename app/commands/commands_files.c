@@ -100,10 +100,8 @@ Status commands_files_export(Chat *chat, const char *argument, Error *error) {
     const char *file = argument + length + strspn(argument + length, " \t");
     if (argument_path(file, path, error) || check_is_new(path, error)) return error->status;
     const char *name = chat_record_name(chat) ? chat_record_name(chat) : "";
-    char *id = text_clean(*name ? name : "conversation", strlen(*name ? name : "conversation"), NULL);
-    Status status = id ? export_branch(chat_transcript(chat), id, (ExportForm)form, &text, &size, error)
-                       : error_set(error, STATUS_MEMORY, "out of memory");
-    free(id);
+    const TextEscaped id = text_name(*name ? name : "conversation");
+    Status status = export_branch(chat_transcript(chat), id.text, (ExportForm)form, &text, &size, error);
     if (status) return status;
     status = file_write(path, text, size, 0600, error);
     free(text);

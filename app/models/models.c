@@ -27,30 +27,16 @@ void models_free(ModelList *list) {
     *list = (ModelList){0};
 }
 
-// A name as it is shown, which is also how it is typed: what a terminal would obey is \xNN. Frees `name`; NULL: no
-// memory.
-static char *spell(char *name) {
-    char *spelled = NULL;
-    size_t n = strlen(name);
-    if (text_is_printable(name, n)) return name;
-    FILE *out = open_memstream(&spelled, &(size_t){0});
-    bool whole = out && text_print_escaped(out, name, n);
-    whole = out && !fclose(out) && whole;
-    free(name);
-    if (whole) return spelled;
-    free(spelled);
-    return NULL;
-}
-
 void models_add(ModelList *list, ModelPlace place, char *name, char *path) {
-    if (name) name = spell(name);
-    if (name && path &&
+    char *shown = name ? strdup(text_name(name).text) : NULL;
+    free(name);
+    if (shown && path &&
         array_reserve(&list->entries, sizeof *list->entries, list->count, 1, &list->capacity)) {
-        list->entries[list->count++] = (ModelEntry){name, path, place};
+        list->entries[list->count++] = (ModelEntry){shown, path, place};
         return;
     }
     list->lost = true;
-    free(name);
+    free(shown);
     free(path);
 }
 

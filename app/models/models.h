@@ -26,7 +26,7 @@ typedef enum ModelPlace {
 const char *models_place_name(ModelPlace place); // "Hugging Face"
 
 typedef struct ModelEntry {
-    char *name; // no other has it; UTF-8 that can be shown, whatever a file's name is
+    char *name; // no other has it; as it is shown (text_name), whatever a file's name is
     char *path; // what engine_open() takes: a folder or a file
     ModelPlace place;
 } ModelEntry;
@@ -42,9 +42,9 @@ typedef struct ModelList {
 Status models_find(const char *program, ModelList *list, Error *error);
 void models_free(ModelList *list);
 
-// The entry that `name` means: its whole name; that without the place; the name of a repository that has one model; a
-// part that only one has, upper and lower case alike. STATUS_FILE: none (with the nearest name); STATUS_USAGE: several,
-// which are named. The same file under several names is one.
+// The entry that `name` means, as it is shown or as its file is called: its whole name; that without the place; the name
+// of a repository that has one model; a part that only one has, upper and lower case alike. STATUS_FILE: none (with the
+// nearest name); STATUS_USAGE: several, which are named. The same file under several names is one.
 Status models_choose(const ModelList *list, const char *name, size_t *index, Error *error);
 
 // The path of the model that `name` means, into path [PATH_ROOM]: as path_find_model(), else one of the others.

@@ -1,6 +1,7 @@
 // Which of the models a name means.
 #include "app/models/models.h"
 
+#include "app/terminal/text_shown.h"
 #include "kernels/base/text/nearest.h"
 #include "kernels/base/text/quote.h"
 #include "kernels/base/path.h"
@@ -11,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 // How a name may mean an entry, the strictest first.
 enum { EXACTLY, IN_ANY_CASE, WITHOUT_PLACE, LATEST, BY_FILE, AS_REPOSITORY, IN_PART, N_WAYS };
@@ -28,9 +30,11 @@ static bool is_head(const char *name, const char *whole) {
     return !strncasecmp(name, whole, n) && (whole[n] == ':' || whole[n] == '@' || whole[n] == 0);
 }
 
-// REPOSITORY:FILE, with the file's whole name or without .gguf.
+// REPOSITORY:FILE, with the file's whole name or without .gguf; in palaver's own folder the file's whole name.
 static bool is_file_of(const char *name, const ModelEntry *entry) {
-    const char *colon = strrchr(name, ':'), *base = path_base(entry->path);
+    const TextEscaped shown = text_name(path_base(entry->path));
+    const char *colon = strrchr(name, ':'), *base = shown.text;
+    if (entry->place == MODELS_OWN && !strcmp(name, base)) return true;
     if (!colon || strncasecmp(name, entry->name, (size_t)(colon - name) + 1)) return false;
     size_t stem = strlen(base) - (text_has_suffix(base, ".gguf") ? strlen(".gguf") : 0);
     return !strcmp(colon + 1, base) || (strlen(colon + 1) == stem && !memcmp(colon + 1, base, stem));
@@ -98,27 +102,41 @@ static Status not_there(const ModelList *list, const char *name, Error *error) {
                      of_hub ? " fetches it from a hub" : "");
 }
 
-Status models_choose(const ModelList *list, const char *name, size_t *index, Error *error) {
-    for (int way = 0; way < N_WAYS; way++) {
-        size_t n = 0;
-        for (size_t i = 0; i < list->count; i++) {
-            if (!means(name, &list->entries[i], way)) continue;
-            if (n++ == 0)
-                *index = i;
-            else if (!same_file(list->entries[i].path, list->entries[*index].path))
-                return ambiguous(list, name, way, error);
-        }
-        if (n) return STATUS_OK;
+// The first entry that a name means in one way, into *index; whether there is one. *several: others are other files.
+static bool find_by(const ModelList *list, const char *name, int way, size_t *index, bool *several) {
+    size_t n = 0;
+    *several = false;
+    for (size_t i = 0; i < list->count; i++) {
+        if (!means(name, &list->entries[i], way)) continue;
+        if (n++ == 0)
+            *index = i;
+        else if (!same_file(list->entries[i].path, list->entries[*index].path))
+            *several = true;
     }
+    return n > 0;
+}
+
+Status models_choose(const ModelList *list, const char *name, size_t *index, Error *error) {
+    const TextEscaped shown = text_name(name); // of one that is typed as a file is called
+    const char *const spellings[] = {name, shown.text};
+    bool several;
+    for (int way = 0; way < N_WAYS; way++)
+        for (int i = 0; i < 2; i++)
+            if (find_by(list, spellings[i], way, index, &several))
+                return several ? ambiguous(list, spellings[i], way, error) : STATUS_OK;
     return not_there(list, name, error);
 }
 
 Status models_path(const char *name, const char *program, char *path, Error *error) {
     ModelList list;
     size_t index = 0;
-    Status status = path_find_model(name, program, path, error);
-    // What begins as paths do is one, and what is there but cannot be read is no name of another.
-    if (!status || !name || !*name || status != STATUS_FILE || strchr("./~", *name)) return status;
+    // What begins as paths do is one.
+    const bool is_path = !name || !*name || strchr("./~", *name);
+    // One model's file may be called as another model is shown: which is meant, the list tells.
+    const bool is_listed = !is_path && strcmp(text_name(name).text, name) != 0 && access(name, F_OK) != 0;
+    Status status = is_listed ? STATUS_FILE : path_find_model(name, program, path, error);
+    // What is there but cannot be read is no name of another.
+    if (!status || is_path || status != STATUS_FILE) return status;
     if (models_find(program, &list, error)) return error->status;
     status = models_choose(&list, name, &index, error);
     if (!status && strlen(list.entries[index].path) >= PATH_ROOM)

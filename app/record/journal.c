@@ -124,7 +124,7 @@ static Status write_rest(Journal *journal, const char *log, size_t size, Error *
     return error_set(error, STATUS_FILE,
                      "the journal %s.jsonl cannot be written: %s: make room; until then this "
                      "conversation is only in memory (/save FILE)",
-                     journal->name, strerror(reason));
+                     text_name(journal->name).text, strerror(reason));
 }
 
 // What other programs did to the file: a journal that was removed, or replaced, is made again; what was cut off is
@@ -148,9 +148,9 @@ static Status look_after(Journal *journal, Error *error) {
 // A first question that was taken back leaves nothing.
 static Status forget(Journal *journal, Error *error) {
     journal->written = 0;
-    return ftruncate(journal->file, 0)
-               ? error_set(error, STATUS_FILE, "the journal %s.jsonl: %s", journal->name, strerror(errno))
-               : STATUS_OK;
+    return ftruncate(journal->file, 0) ? error_set(error, STATUS_FILE, "the journal %s.jsonl: %s",
+                                                   text_name(journal->name).text, strerror(errno))
+                                       : STATUS_OK;
 }
 
 Status journal_sync(Journal *journal, const Transcript *transcript, Error *error) {
@@ -186,7 +186,7 @@ static Status cut_torn_end(Journal *journal, const char *path, const char *text,
     if (ftruncate(journal->file, (off_t)journal->written))
         return error_set(error, STATUS_FILE, "%s: its torn end cannot be cut off: %s", path, strerror(errno));
     add_note(journal, "the last record of %s was not written whole: its %zu bytes are in %s.torn",
-             text_escaped(journal->name).text, torn, text_escaped(journal->name).text);
+             text_name(journal->name).text, torn, text_name(journal->name).text);
     return STATUS_OK;
 }
 
@@ -204,10 +204,10 @@ static void leave_damaged(Journal *journal, const char *note) {
         memcpy(before, name, sizeof before);
         journal_mended_name(journal->name, i, name);
     }
-    add_note(journal, "%s. It goes on in %s", note, text_escaped(name).text);
+    add_note(journal, "%s. It goes on in %s", note, text_name(name).text);
     if (*before)
         add_note(journal, "what was said since it was mended before is in %s (--resume=%s)",
-                 text_escaped(before).text, text_shell_word(before).text);
+                 text_name(before).text, text_shell_word(text_name(before).text).text);
     else
         add_note(journal, "the file stays as it is");
     close(journal->file);
@@ -292,10 +292,10 @@ static void note_passed(Journal *journal, const PassedOver *passed) {
                  passed->empty == 1 ? " is" : "s are");
     if (passed->lost == 1)
         add_note(journal, "%s is passed over: nothing in it can be read; /delete removes it",
-                 text_escaped(passed->name).text);
+                 text_name(passed->name).text);
     else if (passed->lost)
         add_note(journal, "%d journals are passed over, %s the last: nothing in them can be read",
-                 passed->lost, text_escaped(passed->name).text);
+                 passed->lost, text_name(passed->name).text);
 }
 
 bool journal_is_named(const char *name) {

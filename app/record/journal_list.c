@@ -101,29 +101,49 @@ Status journal_list_read(JournalList *list, Error *error) {
 
 // ---- names ------------------------------------------------------------------------------------------------
 
-// The entry called exactly so, or shown so, or NULL.
+// The entry shown so, or called exactly so, or NULL.
 static const JournalEntry *entry_called(const JournalList *list, const char *name) {
-    const JournalEntry *shown = NULL;
+    const JournalEntry *called = NULL;
     for (size_t i = 0; i < list->count; i++) {
         const JournalEntry *entry = &list->entries[i];
-        if (!strcmp(entry->name, name)) return entry;
-        if (!shown && !strcmp(text_escaped(entry->name).text, name)) shown = entry;
+        if (!strcmp(text_name(entry->name).text, name)) return entry;
+        if (!strcmp(entry->name, name)) called = entry;
     }
-    return shown;
+    return called;
+}
+
+static bool begins_so(const JournalEntry *entry, const char *name) {
+    const size_t n = strlen(name);
+    return !strncmp(text_name(entry->name).text, name, n) || !strncmp(entry->name, name, n);
+}
+
+// The entry that is shown most like `name`; -1: none is, or there is no memory to look.
+static int nearest_shown(const JournalList *list, const char *name) {
+    char **names = calloc(list->count + 1, sizeof *names);
+    bool all = names;
+    for (size_t i = 0; all && i < list->count; i++)
+        all = (names[i] = strdup(text_name(list->entries[i].name).text)) != NULL;
+    const int nearest = all ? nearest_name(name, (const char *const *)names, list->count) : -1;
+    for (size_t i = 0; names && i < list->count; i++) free(names[i]);
+    free(names);
+    return nearest;
 }
 
 static Status not_there(const JournalList *list, const char *name, Error *error) {
-    const char **names = malloc((list->count + 1) * sizeof *names);
-    if (!names) return error_set(error, STATUS_MEMORY, "out of memory");
-    for (size_t i = 0; i < list->count; i++) names[i] = list->entries[i].name;
-    int nearest = nearest_name(name, names, list->count);
-    free(names);
+    const int nearest = nearest_shown(list, name);
     if (nearest >= 0 && (size_t)nearest < list->count)
         return error_set(error, STATUS_FILE, "there is no conversation %s: did you mean %s?",
-                         quote(name).text, text_escaped(list->entries[nearest].name).text);
+                         quote(name).text, text_name(list->entries[nearest].name).text);
     char folder[PATH_ROOM];
     if (journal_folder(folder, error)) return error->status;
     return error_set(error, STATUS_FILE, "there is no conversation %s in %s", quote(name).text, folder);
+}
+
+Status journal_list_find_whole(const JournalList *list, const char *name, size_t *index, Error *error) {
+    const JournalEntry *entry = entry_called(list, name);
+    if (!entry) return not_there(list, name, error);
+    *index = (size_t)(entry - list->entries);
+    return STATUS_OK;
 }
 
 Status journal_list_find(const JournalList *list, const char *name, size_t *index, Error *error) {
@@ -145,7 +165,7 @@ Status journal_list_find(const JournalList *list, const char *name, size_t *inde
     }
     size_t n_begin = 0;
     for (size_t i = 0; i < list->count; i++)
-        if (!strncmp(list->entries[i].name, name, strlen(name))) *index = i, n_begin++;
+        if (begins_so(&list->entries[i], name)) *index = i, n_begin++;
     if (n_begin > 1)
         return error_set(error, STATUS_USAGE, "%s: %zu conversations begin so; give more of the name",
                          quote(name).text, n_begin);
@@ -164,8 +184,10 @@ Status journal_check_name(const char *name, Error *error) {
                          quote(name).text, NAME_LIMIT);
     JournalList list;
     Status status = journal_list_read(&list, error);
-    if (!status && entry_called(&list, name))
-        status = error_set(error, STATUS_USAGE, "there is a conversation %s already: /switch %s", name, name);
+    const JournalEntry *entry = status ? NULL : entry_called(&list, name);
+    if (entry)
+        status = error_set(error, STATUS_USAGE, "there is a conversation %s already: /switch %s",
+                           text_name(entry->name).text, text_name(entry->name).text);
     journal_list_free(&list);
     return status;
 }
@@ -256,18 +278,15 @@ bool journal_is_mended_later(const JournalList *list, size_t index) {
 
 Status journal_delete(const char *name, Error *error) {
     char path[JOURNAL_PATH_ROOM], snapshot[JOURNAL_PATH_ROOM], torn[JOURNAL_PATH_ROOM];
-    JournalList list;
-    if (journal_list_read(&list, error)) return error->status;
-    const JournalEntry *entry = entry_called(&list, name);
-    Status status = entry ? journal_path(entry->name, path, error) : not_there(&list, name, error);
-    if (entry && !status) status = journal_snapshot_path(entry->name, snapshot, error);
-    if (entry && !status) status = journal_torn_path(entry->name, torn, error);
-    journal_list_free(&list);
+    Status status = journal_path(name, path, error);
+    if (!status) status = journal_snapshot_path(name, snapshot, error);
+    if (!status) status = journal_torn_path(name, torn, error);
     if (status) return status;
     int file = open(path, O_RDWR | O_CLOEXEC);
     if (file < 0) return error_set(error, STATUS_FILE, "%s: %s", path, strerror(errno));
     if (flock(file, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK)
-        status = error_set(error, STATUS_FILE, "%s: another palaver has this conversation open", name);
+        status = error_set(error, STATUS_FILE, "%s: another palaver has this conversation open",
+                           text_name(name).text);
     else if (unlink(path))
         status = error_set(error, STATUS_FILE, "%s: %s", path, strerror(errno));
     else

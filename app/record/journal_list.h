@@ -42,9 +42,11 @@ Status journal_torn_path(const char *name, char *path, Error *error);
 Status journal_list_read(JournalList *list, Error *error);
 void journal_list_free(JournalList *list);
 
-// The entry called `name`, or shown as `name` (text_escaped), or the only one whose name begins so; NULL: the one written
-// last. STATUS_USAGE: several begin so, or the name is empty. STATUS_FILE: there is none (with the nearest name).
+// The entry shown as `name` (text_name), or called so, or the only one that begins so; NULL: the one written last.
+// STATUS_USAGE: several begin so, or the name is empty. STATUS_FILE: there is none (with the nearest name).
 Status journal_list_find(const JournalList *list, const char *name, size_t *index, Error *error);
+// The same for a whole name, which has to be there.
+Status journal_list_find_whole(const JournalList *list, const char *name, size_t *index, Error *error);
 
 // STATUS_USAGE unless `name` can be the name of a new conversation: no folder, not hidden, not too long, not in use.
 Status journal_check_name(const char *name, Error *error);
@@ -64,8 +66,8 @@ void journal_mended_name(const char *name, int copy, char *mended);
 // Whether an entry goes on in such a copy, which was written later: then it is no more than what is left of the damage.
 bool journal_is_mended_later(const JournalList *list, size_t index);
 
-// Removes a journal, and its snapshot, for good. STATUS_FILE: none is called or shown exactly so, or another palaver has
-// it open.
+// Removes a journal, and its snapshot, for good: an entry's name. STATUS_FILE: there is none, or another palaver has it
+// open.
 Status journal_delete(const char *name, Error *error);
 
 #endif

@@ -108,19 +108,37 @@ bool text_print_escaped(FILE *out, const char *bytes, size_t n) {
     return ok;
 }
 
-TextEscaped text_escaped(const char *text) {
+// Whether a byte of a name cannot stand for itself: see text_name().
+static bool is_misread(const char *name, size_t i) {
+    const bool last = !name[i + 1];
+    if (name[i] == ' ') return !i || last;
+    return name[i] == '\\' && (last || name[i + 1] == 'x' || name[i + 1] == 'u');
+}
+
+static TextEscaped escape(const char *text, bool (*misread)(const char *text, size_t i)) {
     static const char ELLIPSIS[] = "…";
     TextEscaped escaped;
-    size_t at = 0;
-    for (size_t left = strlen(text), used, size; left; text += used, left -= used, at += size) {
+    size_t at = 0, n = strlen(text);
+    for (size_t i = 0, used = 1, size; i < n; i += used, at += size) {
         if (at > sizeof escaped.text - TEXT_SIGN - sizeof ELLIPSIS) {
             memcpy(escaped.text + at, ELLIPSIS, sizeof ELLIPSIS);
             return escaped;
         }
-        used = utf8_spell(text, left, escaped.text + at, &size);
+        if (misread && misread(text, i))
+            size = (size_t)snprintf(escaped.text + at, TEXT_SIGN, "\\x%02x", (unsigned)text[i]), used = 1;
+        else
+            used = utf8_spell(text + i, n - i, escaped.text + at, &size);
     }
     escaped.text[at] = 0;
     return escaped;
+}
+
+TextEscaped text_escaped(const char *text) {
+    return escape(text, NULL);
+}
+
+TextEscaped text_name(const char *name) {
+    return escape(name, is_misread);
 }
 
 TextEscaped text_shell_word(const char *text) {

@@ -64,7 +64,12 @@ typedef struct TextEscaped {
     char text[TEXT_ESCAPED_ROOM];
 } TextEscaped;
 TextEscaped text_escaped(const char *text);
-// The same as a word for a shell, in quotation marks where one would read it otherwise: "palaver --resume=%s".
+// The name of a conversation or a model as it is shown wherever it stands, which is also how it is typed: the same, and
+// \xNN are a blank at either end, and a backslash at the end, where a line would go on, or before what would read as such
+// a sign. No two names are shown alike.
+TextEscaped text_name(const char *name);
+// What text_escaped() says as a word for a shell, in quotation marks where one would read it otherwise:
+// "palaver --resume=%s".
 TextEscaped text_shell_word(const char *text);
 
 // The same in quotation marks, with \n and \t; a token's text, of which blanks are to be seen.

@@ -25,7 +25,7 @@ typedef struct Listing {
 
 static bool is_wanted(const Listing *l, const ModelEntry *entry) {
     const char *part = l->program->options.model;
-    return !part || strcasestr(entry->name, part);
+    return !part || strcasestr(entry->name, part) || strcasestr(entry->name, text_escaped(part).text);
 }
 
 static bool is_default(const Listing *l, const ModelEntry *entry) {

@@ -94,6 +94,52 @@ static void test_names_of_other_hands(void **state) {
     program_free(&run);
 }
 
+// What a journal is called in one place is what it is called in all, and what is taken where one is typed.
+static void test_names_that_no_line_holds(void **state) {
+    static const char *const shown[] = {"\\x20lead", "trail\\x20", "\\x5c",       "a\\\\x5c",
+                                        "a\\x1bb",   "a\\x5cx1bb", "gar\\x0aden", "del\\x7f"};
+    Run run = program_script(BABBLER "|--seed=1|--max-tokens=3|--threads=1", "/new garden\nHello.\n");
+    program_free(&run);
+    char command[900], line[200], part[200];
+    snprintf(
+        command, sizeof command,
+        "cd %s/palaver/conversations && for n in ' lead' 'trail ' '\\' 'a\\\\' \"$(printf 'a\\033b')\" "
+        "'a\\x1bb' \"$(printf 'gar\\nden')\" \"$(printf 'del\\177')\"; do cp garden.jsonl \"$n.jsonl\"; done",
+        (char *)*state);
+    program_shell(&run, command);
+    expect_status(&run, 0);
+    program_free(&run);
+    for (int i = 0; i < 8; i++) {
+        snprintf(line, sizeof line, "/switch %s\n/stats\n/fork\n/list\n", shown[i]);
+        run = program_script("--resume=garden", line);
+        snprintf(part, sizeof part, "[%s: 1 turn so far]", shown[i]);
+        expect_err(&run, part);
+        snprintf(part, sizeof part, "journal       %s (palaver --resume='%s')\n", shown[i], shown[i]);
+        expect_err(&run, part);
+        snprintf(part, sizeof part, "/switch %s goes back]", shown[i]);
+        expect_err(&run, part);
+        snprintf(part, sizeof part, "  %s ", shown[i]);
+        expect_err(&run, part);
+        program_free(&run);
+        snprintf(line, sizeof line, "--resume=%s", shown[i]);
+        snprintf(part, sizeof part, "%s is the conversation you are in", shown[i]);
+        snprintf(command, sizeof command, "/delete %s\n", shown[i]);
+        program_says(line, command, 5, part);
+    }
+    program_says("--resume=\\x20l", "/stats\n", 0, "journal       \\x20lead");
+    program_says("--resume=garden", "/switch gar\\x0adex\n", 5, "did you mean gar\\x0aden?");
+    program_says("--resume=garden", "/new del\\x7f\n", 5, "there is a conversation del\\x7f already");
+    snprintf(command, sizeof command, "sed -i 1d %s/palaver/conversations/gar*den.jsonl", (char *)*state);
+    program_shell(&run, command);
+    program_free(&run);
+    program_says("--resume=gar\\x0aden", "/stats\n", 0, "/conversations/gar\\x0aden.jsonl:1: ");
+    for (int i = 0; i < 8; i++) {
+        snprintf(line, sizeof line, "/delete %s\n", shown[i]);
+        snprintf(part, sizeof part, "[%s is deleted]", shown[i]);
+        program_says("--resume=garden", line, 0, part);
+    }
+}
+
 // A model with recommendations beside it, alone in the models folder: what a chat takes without being told.
 static void test_config_tells_what_a_chat_uses(void **state) {
     char path[400], target[1000];
@@ -145,6 +191,7 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         WITH_HOME(test_settings_of_other_hands),
         WITH_HOME(test_names_of_other_hands),
+        WITH_HOME(test_names_that_no_line_holds),
         WITH_HOME(test_config_tells_what_a_chat_uses),
     };
     return test_main("shown", argc, argv, tests);

@@ -278,6 +278,31 @@ static void test_names_that_would_be_obeyed(void **state) {
     expect_out(&run, "/palaver/models/es\\x1b[31mc\\x07\\x0ax.gguf (GGUF");
     program_free(&run);
     program_says("use|es\\x1b[31mc\\x07\\x0ay", "", 3, "did you mean es\\x1b[31mc\\x07\\x0ax?");
+    // A file's own name will do, too.
+    program_says("use|es\x1b[31mc\a\nx", "", 0, "es\\x1b[31mc\\x07\\x0ax is the default now");
+    program_says("use|es\\x1b[31mc\\x07\\x0ax.gguf", "", 0, "es\\x1b[31mc\\x07\\x0ax is the default now");
+    program_run(&run, "list|--names|es\x1b[31mc\a\nx", "");
+    assert_string_equal(run.out, "es\\x1b[31mc\\x07\\x0ax\n");
+    program_free(&run);
+    // One that is called as another is shown is shown otherwise.
+    put(*state, "palaver/models/es\\x1b[31mc\\x07\\x0ax.gguf", GGUF);
+    put(*state, "palaver/models/ lead.gguf", GGUF);
+    program_run(&run, "list|--names", "");
+    expect_out(&run, "\nes\\x1b[31mc\\x07\\x0ax\n");
+    expect_out(&run, "\nes\\x5cx1b[31mc\\x5cx07\\x5cx0ax\n");
+    expect_out(&run, "\\x20lead\n");
+    program_free(&run);
+    program_says("use|es\\x5cx1b[31mc\\x5cx07\\x5cx0ax", "", 0,
+                 "es\\x5cx1b[31mc\\x5cx07\\x5cx0ax is the default");
+    program_says("use|es\\x1b[31mc\\x07\\x0ax", "", 0, "es\\x1b[31mc\\x07\\x0ax is the default");
+    program_run(&run, "list|--json|es\\x1b", ""); // which of the two it is
+    expect_out(&run, "es\\u001B[31mc\\u0007\\nx.gguf\"");
+    expect_out(&run, "\"default\": true");
+    program_free(&run);
+    program_says("use|\\x20lead", "", 0, "\\x20lead is the default now");
+    program_run(&run, "inspect", "");
+    expect_out(&run, "/palaver/models/ lead.gguf (GGUF");
+    program_free(&run);
 }
 
 // What cannot be used is no default.
