@@ -42,6 +42,7 @@ static bool fits(const Listing *l, const ModelFacts *facts) {
 enum {                // columns
     BESIDE_NAME = 53, // of the others
     LEAST_NAME = 56,  // of a name that is shown whole in any window
+    LEAST_CUT = 24,   // that are left of one that is not
     INDENT = 4,       // of what is said of a model below its name
 };
 enum { VERDICT_ROOM = sizeof((ModelFacts *)0)->problem + 2 * FORMAT_ROOM + 16 };
@@ -68,13 +69,6 @@ static char *shown_name(const Listing *l, const ModelEntry *entry) {
     if (stream) page_middle(stream, entry->name, l->most);
     if (stream && fclose(stream)) free(shown), shown = NULL;
     return shown;
-}
-
-static int width_of_name(const Listing *l, const ModelEntry *entry) {
-    char *name = shown_name(l, entry);
-    int width = name ? text_columns(name, strlen(name)) : 0;
-    free(name);
-    return width;
 }
 
 // What the columns say of a model.
@@ -112,7 +106,8 @@ static void print_below(const Listing *l, const ModelEntry *entry, FILE *out) {
     char words[sizeof row + 100], *rest = words;
     int column = l->window;
     describe(l, entry, &row);
-    fprintf(out, "%s%s", is_default(l, entry) ? "* " : "  ", entry->name);
+    fputs(is_default(l, entry) ? "* " : "  ", out);
+    page_middle(out, entry->name, l->most);
     snprintf(words, sizeof words, "%s %s, %s%s%s%s%s%s fits: %s", row.bytes, row.type,
              models_place_name(entry->place), *row.count ? ", parameters: " : "", row.count,
              *row.context ? ", context: " : "", row.context, ",", row.verdict);
@@ -127,21 +122,44 @@ static void print_below(const Listing *l, const ModelEntry *entry, FILE *out) {
     fputc('\n', out);
 }
 
+// The columns of the widest name of at most `most`; *longer: there are others. 0: there is none.
+static int widest_name(const Listing *l, int most, bool *longer) {
+    int widest = 0;
+    *longer = false;
+    for (size_t i = 0; i < l->list.count; i++) {
+        const char *name = l->list.entries[i].name;
+        const int width = is_wanted(l, &l->list.entries[i]) ? text_columns(name, strlen(name)) : 0;
+        if (width > most)
+            *longer = true;
+        else if (width > widest)
+            widest = width;
+    }
+    return widest;
+}
+
+// How wide the column of names is. One name that is longer than all others pushes no row out of the window, nor does it
+// take the table away where the others leave room for it.
+static void lay_out(Listing *l) {
+    const Screen *screen = l->program->screen;
+    const bool terminal = screen_traits(screen)->reply_terminal;
+    const int width = screen_width(screen), room = width - BESIDE_NAME;
+    bool longer;
+    int widest = widest_name(l, terminal ? LEAST_NAME : INT_MAX, &longer);
+    const int needed = !longer ? widest : !widest ? LEAST_NAME : widest > LEAST_CUT ? widest : LEAST_CUT;
+    const bool below = terminal && screen_traits(screen)->wraps && needed > room;
+    if (below)
+        l->most = width - 2 > LEAST_NAME ? width - 2 : LEAST_NAME;
+    else
+        l->most = !terminal ? INT_MAX : room > needed ? room : needed;
+    l->window = below ? width : 0;
+    if (longer) widest = widest_name(l, INT_MAX, &longer);
+    l->widest = widest > l->most ? l->most : widest;
+    if (l->widest < (int)strlen("NAME")) l->widest = (int)strlen("NAME");
+}
+
 static void print_table(Listing *l, FILE *out) {
     size_t n = 0;
-    // One name that is longer than all others does not push every row out of the window.
-    const Screen *screen = l->program->screen;
-    int room = screen_width(screen) - BESIDE_NAME;
-    l->most = !screen_traits(screen)->reply_terminal ? INT_MAX : room > LEAST_NAME ? room : LEAST_NAME;
-    l->widest = (int)strlen("NAME");
-    for (size_t i = 0; i < l->list.count; i++) {
-        int width = is_wanted(l, &l->list.entries[i]) ? width_of_name(l, &l->list.entries[i]) : 0;
-        if (width > l->widest) l->widest = width;
-    }
-    bool narrow = l->widest + BESIDE_NAME > screen_width(screen);
-    l->window = screen_traits(screen)->wraps && screen_traits(screen)->reply_terminal && narrow
-                    ? screen_width(screen)
-                    : 0;
+    lay_out(l);
     for (size_t i = 0; i < l->list.count; i++) {
         if (!is_wanted(l, &l->list.entries[i])) continue;
         if (n++ == 0 && !l->window)

@@ -232,6 +232,18 @@ static void test_list_of_a_long_name(void **state) {
     pty_expect(pty, "  aqqqqqqqqqqqqqqqqqqqqqqqqqqq…qqqqqqqqqqqqqqqqqqqqqq\\x1bz  ");
     pty_expect_exit(pty, 0);
     pty_end(pty);
+    // Nor does it take the table away where all other names leave room for one.
+    const char *const all[] = {program_path(), "list", NULL};
+    pty = pty_start(&(const PtyOptions){.argv = all, .rows = 24, .cols = 90});
+    pty_expect(pty, "  NAME                                   SIZE");
+    pty_expect(pty, "  aqqqqqqqqqqqqqqqqq…qqqqqqqqqqqqq\\x1bz  ");
+    pty_expect(pty, "\r\n  llama.cpp:acme_bloom-GGUF_bloom-f16    ");
+    pty_expect_exit(pty, 0);
+    pty_end(pty);
+    pty = pty_start(&(const PtyOptions){.argv = all, .rows = 24, .cols = 70}); // they do not
+    pty_expect(pty, "  aqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqq…qqqqqqqqqqqqqqqqqqqqqqqqqqqq\\x1bz\r\n    ");
+    pty_expect_exit(pty, 0);
+    pty_end(pty);
 }
 
 // A window that is too narrow for the table: what the columns say stands below each name, in whole words.
