@@ -6,6 +6,7 @@
 
 #include <inttypes.h>
 #include <jansson.h>
+#include <stdio.h>
 #include <string.h>
 
 static bool cache_has_no_groups(const Settings *s) {
@@ -125,15 +126,27 @@ void settings_tell(const Settings *settings, const Engine *engine, Screen *scree
     tell_of_thinking(settings, screen, told);
 }
 
-void settings_tell_variables(char *const *environment, Screen *screen) {
+// Whether a variable PALAVER_… has a value and names no setting: what is to be said of it.
+static bool is_foreign(const char *variable, Error *error) {
     static const char of_plugin[] = " PALAVER_CUDA_LIMITS PALAVER_NCCL PALAVER_NO_PEER "; // kernels/cuda
-    for (; *environment; environment++) {
-        const char *equals = strchr(*environment, '=');
-        if (!equals || !equals[1] || strncmp(*environment, "PALAVER_", 8) != 0) continue;
-        const Quote name = quote_bytes(*environment, (size_t)(equals - *environment));
-        Error error;
-        if (!text_is_among(name.text, of_plugin) &&
-            config_foreign_variable(settings_table(), name.text, &error))
-            screen_notice(screen, "[%s]", error.message);
+    const char *equals = strchr(variable, '=');
+    if (!equals || !equals[1] || strncmp(variable, "PALAVER_", 8) != 0) return false;
+    const Quote name = quote_bytes(variable, (size_t)(equals - variable));
+    return !text_is_among(name.text, of_plugin) &&
+           config_foreign_variable(settings_table(), name.text, error);
+}
+
+void settings_tell_variables(char *const *environment, Screen *screen) {
+    enum { TOLD = 3 };
+    Error error;
+    char said[TOLD * (sizeof error.message + 2)] = "", more[64] = "";
+    int n = 0;
+    for (size_t at = 0; *environment; environment++) {
+        if (!is_foreign(*environment, &error) || n++ >= TOLD) continue;
+        at += (size_t)snprintf(said + at, sizeof said - at, "%s%s", n > 1 ? "; " : "", error.message);
     }
+    if (n > TOLD)
+        snprintf(more, sizeof more, "; %d more variable%s none", n - TOLD,
+                 n == TOLD + 1 ? " names" : "s name");
+    if (n) screen_notice(screen, "[%s%s]", said, more);
 }

@@ -21,7 +21,8 @@ void settings_tell(const Settings *settings, const Engine *engine, Screen *scree
 void settings_tell_of_window(const Settings *settings, const Engine *engine, Screen *screen,
                              SettingsTold *told);
 
-// Notices of variables PALAVER_… of the environment (NAME=VALUE, NULL-terminated) that no setting and nothing else reads.
+// One notice of the variables PALAVER_… of the environment (NAME=VALUE, NULL-terminated) that no setting and nothing else
+// reads: of the first what may be meant, and how many there are besides.
 void settings_tell_variables(char *const *environment, Screen *screen);
 
 #endif

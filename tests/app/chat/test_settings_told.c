@@ -92,11 +92,11 @@ static void test_variables_that_name_no_setting_are_told(void **state) {
     static const char *const variables[] = {"PALAVER_SAMPLING_TEMP", "PALAVER_UI_TOP_P", "PALAVER_X\033[31m",
                                             "PALAVER_NO_PEER",       "PALAVER_EMPTY",    "PALAVER_UI_STATS"};
     static const char *const said[] = {
-        "[PALAVER_SAMPLING_TEMP names no setting: unknown key \"sampling.temp\"; did you mean "
-        "sampling.temperature?]\n",
-        "[PALAVER_UI_TOP_P names no setting: unknown key \"ui.top_p\"; top_p belongs in [sampling]]\n",
-        "[PALAVER_X\\x1b[31m names no setting: unknown key \"x\\x1b[31m\"; `palaver config` lists all "
-        "keys]\n",
+        "PALAVER_SAMPLING_TEMP names no setting: unknown key \"sampling.temp\"; did you mean "
+        "sampling.temperature?",
+        "PALAVER_UI_TOP_P names no setting: unknown key \"ui.top_p\"; top_p belongs in [sampling]",
+        "PALAVER_X\\x1b[31m names no setting: unknown key \"x\\x1b[31m\"; `palaver config` lists all "
+        "keys",
     };
     (void)state;
     for (int i = 0; i < 6; i++) setenv(variables[i], i == 4 ? "" : "1", 1);
@@ -104,8 +104,25 @@ static void test_variables_that_name_no_setting_are_told(void **state) {
     Run run = program_script(BABBLER "|--max-tokens=3", "Hi\n");
     for (int i = 0; i < 3; i++) assert_int_equal(program_count(run.err, said[i]), 1);
     assert_int_equal(program_count(run.err, "names no setting"), 3);
+    assert_int_equal(program_count(run.err, "\n"), 2); // and the figures of the turn
+    expect_no_err(&run, " more variable");
     program_free(&run);
+    char more[32];
+    for (int i = 1; i <= 60; i++) {
+        snprintf(more, sizeof more, "PALAVER_NOSUCH_%d", i);
+        setenv(more, "1", 1);
+        if (i > 1 && i < 60) continue;
+        run = program_script(BABBLER "|--max-tokens=3", "Hi\n");
+        expect_err(&run, i == 1 ? "; 1 more variable names none]\n" : "; 60 more variables name none]\n");
+        assert_int_equal(program_count(run.err, "names no setting"), 3);
+        assert_int_equal(program_count(run.err, "\n"), 2); // and the figures of the turn
+        program_free(&run);
+    }
     for (int i = 0; i < 6; i++) unsetenv(variables[i]);
+    for (int i = 1; i <= 60; i++) {
+        snprintf(more, sizeof more, "PALAVER_NOSUCH_%d", i);
+        unsetenv(more);
+    }
 }
 
 int main(int argc, char **argv) {
