@@ -3,6 +3,7 @@
 #include "app/process/signals.h"
 #include "app/tools/shape.h"
 #include "engine/backend.h"
+#include "engine/model/model.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -135,11 +136,21 @@ static Status find_card(const Program *program, CardFacts *card, Error *error) {
                      status ? why.message : "this device has no choice of them");
 }
 
+// What is no shape, or no type of weights, is told on any machine.
+static Status check_shape(const Options *options, Error *error) {
+    Model *model;
+    if (!options->shape) return STATUS_OK;
+    Status status = shape_model(options, &model, error);
+    if (!status) model_close(model);
+    return status;
+}
+
 int tune_main(Program *program) {
     Error error;
     CardFacts card;
     const Options *o = &program->options;
-    Status status = find_card(program, &card, &error);
+    Status status = check_shape(o, &error);
+    if (!status) status = find_card(program, &card, &error);
     if (status) return program_fail(program, &error, status == STATUS_USAGE ? EXIT_USAGE : EXIT_RUNTIME);
     if (!o->shape && program_find_model(program, NULL, &error))
         return program_fail(program, &error, EXIT_MODEL);

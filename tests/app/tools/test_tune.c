@@ -56,6 +56,8 @@ static void what_does_not_belong_is_refused(void **state) {
          "--shared 513: the prompts have 512 tokens (--prefill)"},
         {"bench|--shape|llama2-7b|--parallel|2|--prefill|8|--shared|9",
          "--shared 9: the prompts have 8 tokens"},
+        {"tune|--shape|nosuch", "no shape \"nosuch\": there are "},
+        {"tune|--shape|llama2-7b|--weights|nosuch", "--weights nosuch: no such type; "},
         {BABBLER "|--shape|llama2-7b", "--shape belongs to palaver bench and palaver tune"},
     };
     for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
