@@ -162,12 +162,6 @@ static Status find_default(const char *folder, char *const *names, size_t count,
 
 static Status find_named(const char *name, const char *folder, char *const *names, size_t count, char *path,
                          Error *error) {
-    if (strlen(name) >= PATH_ROOM) return path_too_long(name, error);
-    strcpy(path, name);
-    if (!access(path, F_OK)) return STATUS_OK;
-    int reason = errno;
-    if (strchr(name, '/') || strlen(name) > NAME_MAX)
-        return error_set(error, STATUS_FILE, "%s: %s", name, strerror(reason));
     if (exists_at(folder, name, "", path) || exists_at(folder, name, ".gguf", path)) return STATUS_OK;
     int nearest = nearest_name(name, (const char *const *)names, count);
     if (nearest >= 0)
@@ -178,16 +172,17 @@ static Status find_named(const char *name, const char *folder, char *const *name
 
 Status path_find_model(const char *name, const char *program, char *path, Error *error) {
     char folder[PATH_ROOM];
-    if (name && *name && strlen(name) < PATH_ROOM &&
-        !access(name, F_OK)) { // whether there is a models folder or not
-        strcpy(path, name);
-        return STATUS_OK;
-    }
+    const bool named = name && *name;
+    if (named && strlen(name) >= PATH_ROOM) return path_too_long(name, error);
+    if (named && !access(strcpy(path, name), F_OK))
+        return STATUS_OK; // whether there is a models folder or not
+    if (named && (strchr(name, '/') || strlen(name) > NAME_MAX))
+        return error_set(error, STATUS_FILE, "%s: %s", name, strerror(errno));
     Status status = path_models(folder, error);
     if (status) return status;
     size_t count;
     char **names = models_list(folder, &count);
-    if (name && *name)
+    if (named)
         status = find_named(name, folder, names, count, path, error);
     else
         status = find_default(folder, names, count, program, path, error);
