@@ -74,24 +74,43 @@ const char *journal_wished_name(const Journal *journal) {
 
 // ---- writing ----------------------------------------------------------------------------------------------
 
+static bool is_there(const char *name) {
+    char path[JOURNAL_PATH_ROOM];
+    struct stat facts;
+    Error ignored;
+    return !journal_path(name, path, &ignored) && !lstat(path, &facts);
+}
+
+// The first of STEM, STEM-2, STEM-3, … that is no journal's name; `before` [JOURNAL_NAME_ROOM] is the last that is, or
+// "". False: all are.
+static bool find_free_name(const char *stem, char *name, char *before) {
+    *before = 0;
+    for (int i = 1; i <= TRIES; i++) {
+        journal_numbered_name(stem, i, name);
+        if (!is_there(name)) return true;
+        memcpy(before, name, JOURNAL_NAME_ROOM);
+    }
+    return false;
+}
+
 static Status journal_make(Journal *journal, Error *error) {
-    char folder[PATH_ROOM], path[JOURNAL_PATH_ROOM], stem[JOURNAL_NAME_ROOM - 8];
+    char folder[PATH_ROOM], path[JOURNAL_PATH_ROOM], stem[JOURNAL_NAME_ROOM], name[JOURNAL_NAME_ROOM],
+        before[JOURNAL_NAME_ROOM];
     if (journal_folder(folder, error) || path_make_folder(folder, 0700, error)) return error->status;
     time_t now = time(NULL);
     struct tm local;
     if (!localtime_r(&now, &local)) memset(&local, 0, sizeof local);
     strftime(stem, sizeof stem, "%Y-%m-%d-%H%M%S", &local);
-    if (*journal->name) snprintf(stem, sizeof stem, "%.*s", (int)sizeof stem - 1, journal->name);
-    for (int i = 1; i <= TRIES; i++) {
-        char name[JOURNAL_NAME_ROOM], number[8] = "";
-        if (i > 1) snprintf(number, sizeof number, "-%d", i);
-        snprintf(name, sizeof name, "%s%s", stem, number);
+    if (*journal->name) memcpy(stem, journal->name, sizeof stem);
+    bool is_free;
+    do { // again where another palaver was faster
+        is_free = find_free_name(stem, name, before);
         if (journal_path(name, path, error)) return error->status;
         journal->file = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-        if (journal->file >= 0) memcpy(journal->name, name, sizeof name), journal->made = true;
-        if (journal->file >= 0 || errno != EEXIST) break;
-    }
+    } while (journal->file < 0 && errno == EEXIST && is_free);
     if (journal->file < 0) return error_set(error, STATUS_FILE, "%s: %s", path, strerror(errno));
+    memcpy(journal->name, name, sizeof name);
+    journal->made = true;
     file_sync_name(path);
     (void)flock(journal->file,
                 LOCK_EX | LOCK_NB); // nobody else can have it; a file system without locks is fine
@@ -190,20 +209,11 @@ static Status cut_torn_end(Journal *journal, const char *path, const char *text,
     return STATUS_OK;
 }
 
-static bool is_there(const char *name) {
-    char path[JOURNAL_PATH_ROOM];
-    Error ignored;
-    return !journal_path(name, path, &ignored) && !access(path, F_OK);
-}
-
 // The damaged file stays as it is; what was read of it goes into one of its own with the next record.
 static void leave_damaged(Journal *journal, const char *note) {
-    char name[JOURNAL_NAME_ROOM], before[JOURNAL_NAME_ROOM] = "";
-    journal_mended_name(journal->name, 1, name);
-    for (int i = 2; i <= TRIES && is_there(name); i++) {
-        memcpy(before, name, sizeof before);
-        journal_mended_name(journal->name, i, name);
-    }
+    char mended[JOURNAL_NAME_ROOM], name[JOURNAL_NAME_ROOM], before[JOURNAL_NAME_ROOM];
+    journal_mended_name(journal->name, mended);
+    (void)find_free_name(mended, name, before); // where all are taken, a later one is found when it is made
     add_note(journal, "%s. It goes on in %s", note, text_name(name).text);
     if (*before)
         add_note(journal, "what was said since it was mended before is in %s (--resume=%s)",

@@ -25,7 +25,8 @@
 enum {
     NAME_LIMIT = 100, // bytes of a name that a person chooses
     TOPIC_LINES = 20, // of a journal's beginning, among which its first turn is looked for
-    MENDED_STEM = JOURNAL_NAME_ROOM - 20, // bytes of a name that its mended copy's keeps
+    NUMBERED_STEM = JOURNAL_NAME_ROOM - 13, // bytes of a name that numbered ones keep
+    MENDED_STEM = NUMBERED_STEM - 7,        // and its mended copy's
 };
 
 Status journal_folder(char *folder, Error *error) {
@@ -252,16 +253,29 @@ JournalState journal_state(const JournalEntry *entry) {
     return lost ? JOURNAL_LOST : talked ? JOURNAL_TALKED : JOURNAL_SCRIPT;
 }
 
-void journal_mended_name(const char *name, int copy, char *mended) {
-    char number[12] = "";
-    if (copy > 1) snprintf(number, sizeof number, "-%d", copy);
-    snprintf(mended, JOURNAL_NAME_ROOM, "%.*s" MENDED "%s", MENDED_STEM, name, number);
+// The bytes of a name that is cut to so many; no character is cut.
+static int stem_of(const char *name, size_t most) {
+    size_t n = strlen(name);
+    if (n > most)
+        for (n = most; n > most - 3 && utf8_continues(name[n]);) n--;
+    return (int)n;
+}
+
+void journal_numbered_name(const char *name, int n, char *numbered) {
+    if (n == 1)
+        snprintf(numbered, JOURNAL_NAME_ROOM, "%s", name);
+    else
+        snprintf(numbered, JOURNAL_NAME_ROOM, "%.*s-%d", stem_of(name, NUMBERED_STEM), name, n);
+}
+
+void journal_mended_name(const char *name, char *mended) {
+    snprintf(mended, JOURNAL_NAME_ROOM, "%.*s" MENDED, stem_of(name, MENDED_STEM), name);
 }
 
 // NAME-mended, or NAME-mended-2 and so on where that name was in use.
 static bool is_mended_from(const char *name, const char *mended) {
     char stem[JOURNAL_NAME_ROOM];
-    journal_mended_name(name, 1, stem);
+    journal_mended_name(name, stem);
     size_t n = strlen(stem);
     if (strncmp(mended, stem, n) != 0) return false;
     return !mended[n] ||

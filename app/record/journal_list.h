@@ -60,9 +60,10 @@ typedef enum JournalState { JOURNAL_EMPTY, JOURNAL_LOST, JOURNAL_SCRIPT, JOURNAL
 JournalState journal_state(const JournalEntry *entry);
 bool journal_is_empty(const JournalEntry *entry);
 
-// The name of the copy in which a damaged journal goes on, into mended [JOURNAL_NAME_ROOM]: of the first, or a further
-// one, which has its number at the end.
-void journal_mended_name(const char *name, int copy, char *mended);
+// The n-th of the names that begin so, into numbered [JOURNAL_NAME_ROOM]: NAME itself, NAME-2, NAME-3, …
+void journal_numbered_name(const char *name, int n, char *numbered);
+// The name of the copy in which a damaged journal goes on, into mended [JOURNAL_NAME_ROOM]; further ones are numbered.
+void journal_mended_name(const char *name, char *mended);
 // Whether an entry goes on in such a copy, which was written later: then it is no more than what is left of the damage.
 bool journal_is_mended_later(const JournalList *list, size_t index);
 

@@ -5,6 +5,7 @@
 #include "app/record/journal_list.h"
 #include "kernels/base/file.h"
 #include "kernels/base/path.h"
+#include "kernels/base/text/utf8.h"
 
 #include <ftw.h>
 #include <signal.h>
@@ -148,6 +149,21 @@ static void test_a_torn_end_is_cut_off(void **state) {
     assert_int_equal(access(path, F_OK), -1);
 }
 
+// A name that is too long for a number, or for what a mended copy is called, ends with a whole character.
+static void test_no_name_is_cut_within_a_character(void **state) {
+    char name[JOURNAL_NAME_ROOM] = "x", made[JOURNAL_NAME_ROOM];
+    (void)state;
+    for (int i = 0; i < 124; i++) strcat(name, "é");
+    journal_mended_name(name, made);
+    assert_int_equal(utf8_valid_run(made, strlen(made)), 235 + strlen("-mended"));
+    assert_string_equal(made + 235, "-mended");
+    journal_numbered_name(name, 2, made);
+    assert_int_equal(utf8_valid_run(made, strlen(made)), 243 + strlen("-2"));
+    assert_string_equal(made + 243, "-2");
+    journal_numbered_name(name, 1, made);
+    assert_string_equal(made, name);
+}
+
 // An editor has taken the last line break: nothing is lost for that, nor what is said behind it.
 static void test_an_end_without_its_line_break_is_whole(void **state) {
     char path[PATH_ROOM], name[PATH_ROOM];
@@ -246,6 +262,7 @@ int main(int argc, char **argv) {
         WITH_FOLDER(test_a_journal_begins_with_the_first_turn),
         WITH_FOLDER(test_resume_goes_on_behind_the_log),
         WITH_FOLDER(test_a_torn_end_is_cut_off),
+        WITH_FOLDER(test_no_name_is_cut_within_a_character),
         WITH_FOLDER(test_an_end_without_its_line_break_is_whole),
         WITH_FOLDER(test_a_journal_in_which_nothing_is_said_is_passed_over),
         WITH_FOLDER(test_resume_by_name),
