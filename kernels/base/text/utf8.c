@@ -53,7 +53,7 @@ size_t utf8_spell(const char *text, size_t n, char sign[UTF8_SIGN], size_t *size
     if (length <= 0) code = (unsigned char)*text;
     const size_t used = length > 0 ? (size_t)length : 1;
     if (length <= 0 || utf8_is_obeyed(code))
-        *size = (size_t)snprintf(sign, UTF8_SIGN, code < 0x100 ? "\\x%02x" : "\\u%04x", (unsigned)code);
+        *size = (size_t)snprintf(sign, UTF8_SIGN, used == 1 ? "\\x%02x" : "\\u%04x", (unsigned)code);
     else
         memcpy(sign, text, *size = used);
     return used;

@@ -43,7 +43,7 @@ static void test_settings_of_other_hands(void **state) {
     program_free(&run);
     run = run_in(*state, "[sampling]\n\"temp" OVERRIDE CSI "31m\" = 1\n", "config");
     expect_status(&run, 2);
-    expect_err(&run, "palaver.toml:2:1: unknown key \"sampling.temp\\u202e\\x9b31m\"");
+    expect_err(&run, "palaver.toml:2:1: unknown key \"sampling.temp\\u202e\\u009b31m\"");
     expect_harmless(&run);
     program_free(&run);
     run = run_in(*state, "\"a\\u001b\\nb\" = 1\n", "config");
@@ -82,34 +82,34 @@ static void test_names_of_other_hands(void **state) {
     assert_int_equal(symlink(target, link), 0);
     snprintf(model, sizeof model, "%s|--seed=1|--max-tokens=3|--threads=1", link);
     run = program_script(
-        model, "/list\n/model\n/switch gar\\x0ad\\x9ben\n/stats\n/fork\n/delete gar\\x0ad\\x9ben\n");
+        model, "/list\n/model\n/switch gar\\x0ad\\u009ben\n/stats\n/fork\n/delete gar\\x0ad\\u009ben\n");
     expect_harmless(&run);
     expect_err(&run, "one\\x0atwo: llama, ");
     expect_err(&run, "/one\\x0atwo\n");
-    expect_err(&run, "  gar\\x0ad\\x9ben      20");
-    expect_err(&run, "[gar\\x0ad\\x9ben: 1 turn so far]");
-    expect_err(&run, "journal       gar\\x0ad\\x9ben (palaver --resume='gar\\x0ad\\x9ben')");
-    expect_err(&run, "a copy; /switch gar\\x0ad\\x9ben goes back]");
-    expect_err(&run, "[gar\\x0ad\\x9ben is deleted]");
+    expect_err(&run, "  gar\\x0ad\\u009ben    20");
+    expect_err(&run, "[gar\\x0ad\\u009ben: 1 turn so far]");
+    expect_err(&run, "journal       gar\\x0ad\\u009ben (palaver --resume='gar\\x0ad\\u009ben')");
+    expect_err(&run, "a copy; /switch gar\\x0ad\\u009ben goes back]");
+    expect_err(&run, "[gar\\x0ad\\u009ben is deleted]");
     program_free(&run);
 }
 
 // What a journal is called in one place is what it is called in all, and what is taken where one is typed.
 static void test_names_that_no_line_holds(void **state) {
-    static const char *const shown[] = {"\\x20lead", "trail\\x20", "\\x5c",       "a\\\\x5c",
-                                        "a\\x1bb",   "a\\x5cx1bb", "gar\\x0aden", "del\\x7f"};
+    static const char *const shown[] = {"\\x20lead",  "trail\\x20",  "\\x5c",    "a\\\\x5c",  "a\\x1bb",
+                                        "a\\x5cx1bb", "gar\\x0aden", "del\\x7f", "c\\u009bd", "c\\x9bd"};
     Run run = program_script(BABBLER "|--seed=1|--max-tokens=3|--threads=1", "/new garden\nHello.\n");
     program_free(&run);
     char command[900], line[200], part[200];
-    snprintf(
-        command, sizeof command,
-        "cd %s/palaver/conversations && for n in ' lead' 'trail ' '\\' 'a\\\\' \"$(printf 'a\\033b')\" "
-        "'a\\x1bb' \"$(printf 'gar\\nden')\" \"$(printf 'del\\177')\"; do cp garden.jsonl \"$n.jsonl\"; done",
-        (char *)*state);
+    snprintf(command, sizeof command,
+             "cd %s/palaver/conversations && for n in ' lead' 'trail ' '\\' 'a\\\\' \"$(printf 'a\\033b')\" "
+             "'a\\x1bb' \"$(printf 'gar\\nden')\" \"$(printf 'del\\177')\" \"$(printf 'c\\302\\233d')\" "
+             "\"$(printf 'c\\233d')\"; do cp garden.jsonl \"$n.jsonl\"; done",
+             (char *)*state);
     program_shell(&run, command);
     expect_status(&run, 0);
     program_free(&run);
-    for (int i = 0; i < 8; i++) {
+    for (int i = 0; i < 10; i++) {
         snprintf(line, sizeof line, "/switch %s\n/stats\n/fork\n/list\n", shown[i]);
         run = program_script("--resume=garden", line);
         snprintf(part, sizeof part, "[%s: 1 turn so far]", shown[i]);
@@ -133,7 +133,7 @@ static void test_names_that_no_line_holds(void **state) {
     program_shell(&run, command);
     program_free(&run);
     program_says("--resume=gar\\x0aden", "/stats\n", 0, "/conversations/gar\\x0aden.jsonl:1: ");
-    for (int i = 0; i < 8; i++) {
+    for (int i = 0; i < 10; i++) {
         snprintf(line, sizeof line, "/delete %s\n", shown[i]);
         snprintf(part, sizeof part, "[%s is deleted]", shown[i]);
         program_says("--resume=garden", line, 0, part);

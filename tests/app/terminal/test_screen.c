@@ -141,7 +141,7 @@ static void escaped_text(void **state) {
     (void)state;
     char longer[TEXT_ESCAPED_ROOM];
     assert_string_equal(text_escaped("a\n\xff\xc2\x9b\xe2\x80\xae\xe6\x97\xa5").text,
-                        "a\\x0a\\xff\\x9b\\u202e\xe6\x97\xa5");
+                        "a\\x0a\\xff\\u009b\\u202e\xe6\x97\xa5");
     memset(longer, '\n', sizeof longer - 1);
     longer[sizeof longer - 1] = 0;
     const TextEscaped escaped = text_escaped(longer);

@@ -42,7 +42,7 @@ static void test_what_is_no_text(void **state) {
     (void)state;
     assert_string_equal(quote("a\xFFz").text, "a\\xffz");
     assert_string_equal(quote("a\xE2\x82").text, "a\\xe2\\x82");
-    assert_string_equal(quote("a\nb\t\033c\xC2\x9B\u202E").text, "a\\x0ab\\x09\\x1bc\\x9b\\u202e");
+    assert_string_equal(quote("a\nb\t\033c\xC2\x9B\u202E").text, "a\\x0ab\\x09\\x1bc\\u009b\\u202e");
     char bells[101] = "", wanted[100] = "";
     repeat(bells, "\a", 21);
     repeat(wanted, "\\x07", 19); // a spelling is not cut

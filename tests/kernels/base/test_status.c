@@ -45,9 +45,9 @@ static void control_characters_are_spelled(void **state) {
     (void)state;
     Error e;
     error_set(&e, STATUS_FILE, "piece '%s'", "a\nb\x1b[2J\xc2\x9b\x7f\u00e9");
-    assert_string_equal(e.message, "piece 'a\\x0ab\\x1b[2J\\x9b\\x7f\u00e9'");
+    assert_string_equal(e.message, "piece 'a\\x0ab\\x1b[2J\\u009b\\x7f\u00e9'");
     error_prefix(&e, "%s: ", "x\ry"); // what is spelled already stays so
-    assert_string_equal(e.message, "x\\x0dy: piece 'a\\x0ab\\x1b[2J\\x9b\\x7f\u00e9'");
+    assert_string_equal(e.message, "x\\x0dy: piece 'a\\x0ab\\x1b[2J\\u009b\\x7f\u00e9'");
 }
 
 static void bytes_of_no_character_do_not_reach_a_terminal(void **state) {
