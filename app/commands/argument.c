@@ -63,6 +63,8 @@ Status argument_path(const char *argument, char *path, Error *error) {
                          : snprintf(path, PATH_ROOM, "%s", argument);
     if (length < 0 || length >= PATH_ROOM)
         return error_set(error, STATUS_USAGE, "%s: the path is too long", quote(argument).text);
+    const char *meant = path_meant(path, room);
+    if (meant != path) strcpy(path, meant);
     if (has_long_name(path))
         return error_set(error, STATUS_USAGE, "%s: a file's name has at most %d bytes", quote(argument).text,
                          NAME_MAX);

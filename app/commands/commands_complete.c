@@ -67,7 +67,7 @@ static void offer_files(const Completing *c) {
         if (entry->d_name[0] == '.' && word[head] != '.') continue;
         if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, "..")) continue;
         struct stat facts;
-        snprintf(candidate, sizeof candidate, "%s%s", shown, entry->d_name);
+        snprintf(candidate, sizeof candidate, "%s%s", shown, text_escaped(entry->d_name).text);
         snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
         offer(c, candidate, !stat(path, &facts) && S_ISDIR(facts.st_mode) ? '/' : ' ');
     }

@@ -133,7 +133,9 @@ Status models_path(const char *name, const char *program, char *path, Error *err
     // What begins as paths do is one.
     const bool is_path = !name || !*name || strchr("./~", *name);
     // One model's file may be called as another model is shown: which is meant, the list tells.
-    const bool is_listed = !is_path && strcmp(text_name(name).text, name) != 0 && access(name, F_OK) != 0;
+    char other[PATH_ROOM];
+    const bool is_listed =
+        !is_path && strcmp(text_name(name).text, name) != 0 && access(path_meant(name, other), F_OK) != 0;
     Status status = is_listed ? STATUS_FILE : path_find_model(name, program, path, error);
     // What is there but cannot be read is no name of another.
     if (!status || is_path || status != STATUS_FILE) return status;

@@ -10,12 +10,12 @@
 
 // What is kept of a name: a path is kept whole, a model's name as the list has it. `path` [PATH_ROOM] is where it is.
 static Status name_to_keep(const char *name, char *kept, char *path, Error *error) {
-    char folder[PATH_ROOM];
+    char folder[PATH_ROOM], other[PATH_ROOM];
     ModelList list;
     size_t index = 0;
     if (strlen(name) >= PATH_ROOM) return path_too_long(name, error);
-    strcpy(kept, name);
-    if (!access(name, F_OK)) {
+    strcpy(kept, path_meant(name, other));
+    if (!access(kept, F_OK)) {
         path_make_absolute(kept);
         strcpy(path, kept);
         return STATUS_OK;

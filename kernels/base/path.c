@@ -3,6 +3,7 @@
 #include "kernels/base/text/nearest.h"
 #include "kernels/base/array.h"
 #include "kernels/base/text/quote.h"
+#include "kernels/base/text/utf8.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -171,9 +172,10 @@ static Status find_named(const char *name, const char *folder, char *const *name
 }
 
 Status path_find_model(const char *name, const char *program, char *path, Error *error) {
-    char folder[PATH_ROOM];
+    char folder[PATH_ROOM], other[PATH_ROOM];
     const bool named = name && *name;
     if (named && strlen(name) >= PATH_ROOM) return path_too_long(name, error);
+    if (named) name = path_meant(name, other);
     if (named && !access(strcpy(path, name), F_OK))
         return STATUS_OK; // whether there is a models folder or not
     if (named && (strchr(name, '/') || strlen(name) > NAME_MAX))
@@ -204,6 +206,12 @@ bool path_model_settings(const char *model, char *path) {
     int n = is_file ? snprintf(path, PATH_ROOM, "%.*s.toml", (int)stem, model)
                     : snprintf(path, PATH_ROOM, "%s/palaver.toml", model);
     return n > 0 && n < PATH_ROOM && !stat(path, &file) && S_ISREG(file.st_mode);
+}
+
+const char *path_meant(const char *path, char other[PATH_ROOM]) {
+    const bool is_other =
+        access(path, F_OK) != 0 && utf8_unspell(path, other, PATH_ROOM) && !access(other, F_OK);
+    return is_other ? other : path;
 }
 
 const char *path_base(const char *path) {

@@ -64,6 +64,9 @@ bool path_is_bundled(const char *model);
 // file.
 bool path_model_settings(const char *model, char *path);
 
+// A path as it is typed: where nothing is called so, but something is shown so (utf8_spell), that is meant.
+const char *path_meant(const char *path, char other[PATH_ROOM]);
+
 // The last name of a path; the path itself where it ends in a slash.
 const char *path_base(const char *path);
 

@@ -59,6 +59,32 @@ size_t utf8_spell(const char *text, size_t n, char sign[UTF8_SIGN], size_t *size
     return used;
 }
 
+static bool is_spelled_as(const char *text, size_t n, const char *spelled) {
+    for (size_t i = 0, size; i < n; spelled += size) {
+        char sign[UTF8_SIGN];
+        i += utf8_spell(text + i, n - i, sign, &size);
+        if (strncmp(sign, spelled, size) != 0) return false;
+    }
+    return !*spelled;
+}
+
+bool utf8_unspell(const char *spelled, char *text, size_t size) {
+    size_t n = 0;
+    int used;
+    for (const char *at = spelled; *at; at += used) {
+        unsigned code;
+        if (n + 5 > size) return false;
+        if (sscanf(at, "\\x%2x%n", &code, &used) == 1)
+            text[n++] = (char)code;
+        else if (sscanf(at, "\\u%4x%n", &code, &used) == 1)
+            n += (size_t)utf8_write(code, text + n);
+        else
+            text[n++] = *at, used = 1;
+    }
+    text[n] = 0;
+    return strcmp(text, spelled) != 0 && strlen(text) == n && is_spelled_as(text, n, spelled);
+}
+
 size_t utf8_valid_run(const char *text, size_t n) {
     size_t i = 0;
     uint32_t code;

@@ -32,6 +32,9 @@ bool utf8_is_obeyed(uint32_t code);
 enum { UTF8_SIGN = 8 };
 size_t utf8_spell(const char *text, size_t n, char sign[UTF8_SIGN], size_t *size);
 
+// The other way round, into text [size]: what is spelled as `spelled`. False: nothing but itself is, or there is no room.
+bool utf8_unspell(const char *spelled, char *text, size_t size);
+
 // The length of the run of well-formed characters at the beginning of `text`; n if all of it is well-formed.
 size_t utf8_valid_run(const char *text, size_t n);
 // The length of the run of bytes at the beginning of `text` that belong to no well-formed character.

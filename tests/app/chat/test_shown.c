@@ -92,6 +92,11 @@ static void test_names_of_other_hands(void **state) {
     expect_err(&run, "a copy; /switch gar\\x0ad\\u009ben goes back]");
     expect_err(&run, "[gar\\x0ad\\u009ben is deleted]");
     program_free(&run);
+    // A path is taken as it is shown, too.
+    snprintf(model, sizeof model, "%s/one\\x0atwo|--max-tokens=3|--threads=1", (char *)*state);
+    program_says(model, "/model\n", 0, "/one\\x0atwo\n");
+    snprintf(model, sizeof model, "use|%s/one\\x0atwo", (char *)*state);
+    program_says(model, "", 0, "/one\\x0atwo is the default now");
 }
 
 // What a journal is called in one place is what it is called in all, and what is taken where one is typed.

@@ -185,6 +185,9 @@ static void test_files_by_pattern(void **state) {
     program_free(&run);
     snprintf(line, sizeof line, "/file %s/my\\ notes.md\n", (char *)*state);
     expect_script(line, "18 bytes go before");
+    folder_write_text(*state, "e\033c.txt", "four"); // as it is shown
+    snprintf(line, sizeof line, "/file %s/e\\x1bc.txt\n", (char *)*state);
+    expect_script(line, "/e\\x1bc.txt: 4 bytes go before");
     snprintf(line, sizeof line, "/file %s/c*.txt\n", (char *)*state);
     expect_refusal(line, "No such file");
 }

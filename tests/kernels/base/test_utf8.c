@@ -127,6 +127,31 @@ static void empty_pushes_are_fine(void **state) {
     assert_int_equal(utf8_stream_flush(&stream, out), 0);
 }
 
+static void expect_spelled(const char *text, const char *spelled) {
+    char signs[200] = "", back[200];
+    size_t at = 0, size;
+    for (size_t i = 0, n = strlen(text); i < n; at += size)
+        i += utf8_spell(text + i, n - i, signs + at, &size);
+    signs[at] = 0;
+    assert_string_equal(signs, spelled);
+    assert_int_equal(utf8_unspell(spelled, back, sizeof back), strcmp(text, spelled) != 0);
+    assert_string_equal(back, text);
+    assert_false(utf8_unspell(spelled, back, strlen(text)));
+}
+
+static void spelled_and_back(void **state) {
+    (void)state;
+    expect_spelled("a\n\033\x7f\xff\xe6\x97", "a\\x0a\\x1b\\x7f\\xff\\xe6\\x97");
+    expect_spelled("\x9b\xc2\x9b\xe2\x80\xae\xe6\x97\xa5", "\\x9b\\u009b\\u202e\xe6\x97\xa5");
+    expect_spelled("plain", "plain");
+    static const char *const none[] = {"\\x41",   "\\x1B",   "\\x00", "\\x",        "\\x1",
+                                       "\\u001b", "\\ud800", "\\x+1", "\\xc2\\x9b", "\n"};
+    for (size_t i = 0; i < sizeof none / sizeof *none; i++) {
+        char text[50];
+        if (utf8_unspell(none[i], text, sizeof text)) fail_msg("%s", none[i]);
+    }
+}
+
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(valid_text_passes),
@@ -134,6 +159,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(every_character_in_every_cut),
         cmocka_unit_test(cuts_do_not_matter),
         cmocka_unit_test(empty_pushes_are_fine),
+        cmocka_unit_test(spelled_and_back),
     };
     return test_main("utf8_stream", argc, argv, tests);
 }
