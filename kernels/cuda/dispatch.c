@@ -72,6 +72,11 @@ static bool tiles_keep_busy(const Card *card, const GemmCase *g) {
     return g->kind == STEP_READING || (int64_t)g->n * g->rows * 4 >= 3 * could;
 }
 
+enum {
+    UNPACK_RUN = 1024, // columns that a cluster has of a tile at least, where they share them out
+    UNPACK_JOIN = 640, // that take as long as to put a tile together
+};
+
 // What a GEMM takes by tiles of 256 rows of W and `tokens` of x, in tenths of a round of 256: as measured, halves take
 // six tenths of a whole (NOTES.md). Tiles of a last round that would leave half of the clusters idle are halved.
 static int64_t unpack_cost(const Card *card, int n, int rows, int tokens) {
@@ -80,8 +85,19 @@ static int64_t unpack_cost(const Card *card, int n, int rows, int tokens) {
     return tiles / clusters * whole + (last == 0 ? 0 : 2 * last <= clusters ? half : whole);
 }
 
-int dispatch_unpack_tokens(const Card *card, int n, int rows) {
-    return unpack_cost(card, n, rows, 128) < unpack_cost(card, n, rows, 256) ? 128 : 256;
+int64_t dispatch_unpack_runs(int64_t tiles, int cols) {
+    const int64_t runs = tiles * cols / UNPACK_RUN;
+    return runs > 0 ? runs : 1;
+}
+
+UnpackTiles dispatch_unpack(const Card *card, StepKind kind, int n, int rows, int cols) {
+    const int64_t wide = unpack_cost(card, n, rows, 256) * cols,
+                  narrow = unpack_cost(card, n, rows, 128) * cols;
+    const int64_t tiles = (int64_t)((n + 127) / 128) * ((rows + 255) / 256),
+                  runs = dispatch_unpack_runs(tiles, cols), clusters = card->n_sms / 2;
+    const int64_t shared = (tiles * cols / (runs < clusters ? runs : clusters) + UNPACK_JOIN) * 6;
+    if (kind == STEP_ANY && shared < narrow && shared < wide) return (UnpackTiles){128, true};
+    return (UnpackTiles){narrow < wide ? 128 : 256, false};
 }
 
 // ---- GEMMs -------------------------------------------------------------------------------------------------

@@ -50,19 +50,20 @@
 //   the operand type's, 16 bit, and quantised ones with operands in f16: wgmma on sm_90 (quantised up to 32 rows mma.sync,
 //   the same bits), mma on other cards; W8: wgmma on sm_90; everything else: plain
 //
-// A tile's rows of x in unpack (dispatch_unpack_tokens): 128 where that takes less than 256, else 256.
+// A tile's rows of x in unpack (dispatch_unpack): 128 where that takes less than 256, else 256. ANY: of 128, clusters share
+// their columns out, too, where that takes less.
 //
 // A tile's columns (dispatch_tile_columns): heads, add: 128 where that takes less than four fifths of the time of 256,
 // else 256; gated: 192 where that takes less time than 256.
 //
-// Attention (dispatch_attend), tiles of several tokens; the first that fits:
+// Attention (dispatch_attend), tiles of many tokens; the first that fits:
 //   plain        operands in float32, or a mask
 //   wgmma        f16 cache, heads of 64 or 128, sm_90, no ALiBi, no cap, no chunks, nothing evicted; READING: no window, in order
 //   halves       other caches of one sequence of 64 tokens or more, kind ANY: brought to f16, then wgmma
 //   tile f16     f16 cache without ALiBi and cap, heads of 64, 80, 96, 128 or 256
 //   tile any     the same for other caches, ALiBi and caps
 //   plain
-// and tiles of one token:
+// and tiles of few tokens, those of a short step or of a sequence of one:
 //   split        operands in 16 bit, no mask, rows of multiples of 16 bytes, pages of powers of two
 //   plain
 //
@@ -199,8 +200,14 @@ enum { TILE_TOKENS = 128 }; // rows of x of a block of gemm/tile.cu; two blocks 
 // Columns of y, that is rows of W, of a tile: 128, 192 or 256.
 int dispatch_tile_columns(const Card *card, GemmEpilogue epilogue, int n, int rows);
 
-// Rows of x of a tile of unpack: 256 or 128.
-int dispatch_unpack_tokens(const Card *card, int n, int rows);
+// Tiles of unpack: their rows of x, 256 or 128, and whether clusters share out tiles' columns, too. Into how many runs, at
+// most.
+typedef struct UnpackTiles {
+    int tokens;
+    bool shared;
+} UnpackTiles;
+UnpackTiles dispatch_unpack(const Card *card, StepKind kind, int n, int rows, int cols);
+int64_t dispatch_unpack_runs(int64_t tiles, int cols);
 
 typedef enum HeadsKernel { HEADS_ANY, HEADS_TOGETHER, HEADS_WHOLE } HeadsKernel;
 enum { HEADS_TOGETHER_TOKENS = 4 };

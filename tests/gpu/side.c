@@ -126,12 +126,21 @@ void side_share_cores(int n_processes) {
     if (n_processes > 1 && n_threads < 1) n_threads = 1;
 }
 
+// Tokens of the case's steps; and of the longest that its backend takes: tiles may bring what activations hold behind those of
+// the step, here NaN.
+static int step_tokens(const Case *c) {
+    return c->n_tokens > 8 ? c->n_tokens : 8;
+}
+static int most_tokens(const Case *c) {
+    return c->n_tokens > 64 ? (c->n_tokens + 255) / 256 * 256 : step_tokens(c);
+}
+
 static BackendOptions options_of(const Case *c, const TestModel *m, const char *device) {
     return (BackendOptions){.device = device,
                             .shape = &m->shape,
                             .layers = m->layers,
                             .n_threads = n_threads,
-                            .max_tokens = c->n_tokens > 8 ? c->n_tokens : 8,
+                            .max_tokens = most_tokens(c),
                             .max_logits = 9,
                             .dispatch = c->dispatch};
 }
@@ -144,15 +153,15 @@ static void fill_side(Side *s, const Case *c, const TestModel *m, int n_slots) {
     s->operand = strcmp(ops->name, "cpu") == 0 || c->type == DTYPE_F32 ? DTYPE_F32
                  : c->type == DTYPE_BF16                               ? DTYPE_BF16
                                                                        : DTYPE_F16;
-    int most = c->n_tokens > 8 ? c->n_tokens : 8;
     for (int l = 0; l < TEST_LAYERS; l++)
         must(ops->load_layer(s->backend, &m->layers[l], &s->layers[l], &error), &error);
     must(ops->load_head(s->backend, &m->head, &s->head, &error), &error);
-    size_t a = ops->activation_bytes, n = (size_t)most;
+    const size_t a = ops->activation_bytes, n = (size_t)step_tokens(c), most = (size_t)most_tokens(c);
     s->sizes[0] = a * n * (size_t)c->hidden, s->sizes[1] = a * n * (size_t)(c->n_heads * c->head_dim);
     s->sizes[2] = a * n * (size_t)decoder_ffn_width(&m->shape), s->sizes[3] = 9 * 4 * (size_t)c->vocab;
-    s->x = room(ops, s->backend, s->sizes[0]), s->q = room(ops, s->backend, s->sizes[1]);
-    s->g = room(ops, s->backend, s->sizes[2]), s->logits = room(ops, s->backend, s->sizes[3]);
+    s->x = room(ops, s->backend, s->sizes[0] / n * most),
+    s->q = room(ops, s->backend, s->sizes[1] / n * most);
+    s->g = room(ops, s->backend, s->sizes[2] / n * most), s->logits = room(ops, s->backend, s->sizes[3]);
     s->layout = (KvLayout){c->layout_plus_1 ? c->layout_plus_1 - 1 : 3,
                            TEST_LAYERS,
                            c->n_kv_heads,

@@ -143,10 +143,27 @@ static void quantised_weights_are_unpacked_on_hopper(void **state) {
     mixed.operand = DTYPE_F16, mixed.quantised = true, mixed.activation = ACTIVATION_GELU;
     assert_int_equal(dispatch_gemm(&HOPPER, &mixed), GEMM_SEPARATE);
     // Rounds of 66 clusters: 22,016 rows at 1,024 are 344 tiles of 256, five rounds and 14; at 128, two and 40 of 128.
-    assert_int_equal(dispatch_unpack_tokens(&HOPPER, 1024, 22016), 256);
-    assert_int_equal(dispatch_unpack_tokens(&HOPPER, 1024, 4096), 256);
-    assert_int_equal(dispatch_unpack_tokens(&HOPPER, 128, 4096), 128);
-    assert_int_equal(dispatch_unpack_tokens(&HOPPER, 256, 4096), 128);
+    // Of kind ANY clusters share out the columns of few tiles of 128.
+    static const struct {
+        StepKind kind;
+        int n, rows, cols, tokens;
+        bool shared;
+    } TILES[] = {
+        {STEP_ANY, 1024, 22016, 4096, 256, false},    {STEP_ANY, 1024, 4096, 11008, 256, false},
+        {STEP_READING, 128, 4096, 11008, 128, false}, {STEP_READING, 256, 4096, 11008, 128, false},
+        {STEP_ANY, 65, 12288, 4096, 128, true},       {STEP_ANY, 128, 4096, 11008, 128, true},
+        {STEP_ANY, 128, 22016, 4096, 128, true},      {STEP_ANY, 256, 22016, 4096, 256, false},
+        {STEP_ANY, 256, 4096, 11008, 128, true},      {STEP_ANY, 257, 4096, 11008, 128, true},
+        {STEP_ANY, 65, 512, 1024, 128, false},        {STEP_ANY, 65, 512, 8192, 128, true},
+    };
+    for (size_t i = 0; i < sizeof TILES / sizeof *TILES; i++) {
+        const UnpackTiles tiles =
+            dispatch_unpack(&HOPPER, TILES[i].kind, TILES[i].n, TILES[i].rows, TILES[i].cols);
+        assert_int_equal(tiles.tokens, TILES[i].tokens);
+        assert_int_equal(tiles.shared, TILES[i].shared);
+    }
+    assert_int_equal(dispatch_unpack_runs(16, 4096), 64);
+    assert_int_equal(dispatch_unpack_runs(2, 96), 1);
 }
 
 // Quantised weights would be expanded first; floats of 32 bits and weights of another type have no fast flat kernel.

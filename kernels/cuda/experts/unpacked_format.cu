@@ -10,7 +10,7 @@ static cudaError_t launch(const CudaBackend *cuda, const FlatArguments &a, const
     auto kernel = unpack_tile_kernel<FORMAT, TOKENS, Epilogue, UnpackGroupWalk<TOKENS>>;
     const int shared = sizeof(UnpackTileShared<FORMAT, TOKENS>);
     UnpackTileMaps maps;
-    cudaError_t code = make_unpack_maps<FORMAT>(&maps, a, a.w.rows * g.n, TOKENS);
+    cudaError_t code = make_unpack_maps<FORMAT>(&maps, a, a.w.rows * g.n, a.n, TOKENS);
     if (code == cudaSuccess)
         code = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared);
     return code == cudaSuccess

@@ -39,10 +39,12 @@ struct FlatArguments {
     // EPILOGUE_HEADS: without biases and norms, rotary_dim = head_dim, 64 or 128, a cache in f16.
     HeadArguments heads;
     // [FLAT_BLOCKS_A_SM x multiprocessors, FLAT_WARPS, FLAT_MOST / 8, 32] sums that blocks leave to others; zeros between
-    // launches.
+    // launches. By tiles of prompts, of twice as many rows of x, one block a multiprocessor has as many.
     uint4 *parts;
     bool large;   // the ring of the kernels by wgmma: see there
     bool x_boxed; // they copy a stage of x at once, not 64 columns at a time
+    bool shared;  // tiles of prompts: gemm/unpack_tile.cuh
+    int x_rows;   // that they may bring: gemm_rows_there()
 };
 
 // A sum that one thread has for itself, of row `unit` of W, or of its pair of gate and up: what is made of it, where it

@@ -26,6 +26,7 @@ struct Gemm {
     const Linear *next;
     const float *next_norm;
     int x_stride; // see x_scales; 0: they are of rows
+    int x_rows;   // that x's memory has, where it has more than n: gemm_take() and gemm_take_norm() say so
     const int32_t
         *order; // of activations, which gemm_take() and gemm_take_norm() put in it; NULL: as they are
 };
@@ -46,6 +47,13 @@ Fp8Inputs gemm_fp8_inputs(const CudaBackend *cuda, const Gemm *gemm);
 
 // reorder.cu: to [n, cols] of the operand type, to[·][i] = from[·][order[i]].
 Status cuda_reorder(CudaBackend *cuda, const Gemm *gemm, const void *from, void *to, Error *error);
+
+// Rows of x that tiles may bring: up to the end of the last tile, as far as they are there; what those from n on hold becomes
+// results that nobody reads. Zeros, which stand for rows beyond a map's end, take longer to come than rows (NOTES).
+static inline int gemm_rows_there(const Gemm *gemm) {
+    const int whole = (gemm->n + 255) / 256 * 256, most = gemm->n > gemm->x_rows ? gemm->n : gemm->x_rows;
+    return whole < most ? whole : most;
+}
 
 // Bytes of a row of x.
 static inline size_t gemm_input_bytes(const CudaBackend *cuda, const Gemm *gemm) {

@@ -30,7 +30,7 @@ static Status launch(CudaBackend *cuda, const DenseGemm &d, const Epilogue &epil
             tiles = pairs * ((d.rows + COLUMNS - 1) / COLUMNS), clusters = cuda->device.card.n_sms / 2;
     CUtensorMap x_map, w_map;
     dim3 grid(2 * (unsigned)(tiles < clusters ? tiles : clusters));
-    cudaError_t code = make_tile_map(&x_map, d.gemm->x, shape.n, d.cols, TILE_TOKENS);
+    cudaError_t code = make_tile_map(&x_map, d.gemm->x, gemm_rows_there(d.gemm), d.cols, TILE_TOKENS);
     if (code == cudaSuccess)
         code = make_tile_map(&w_map, d.dense, d.rows, d.w_cols ? d.w_cols : d.cols, COLUMNS / 2);
     if (code == cudaSuccess)

@@ -13,11 +13,11 @@ static cudaError_t launch(const CudaBackend *cuda, const FlatArguments &a) {
                 (int64_t)((a.n + TOKENS - 1) / TOKENS) * ((a.w.rows + 2 * FLAT_ROWS - 1) / (2 * FLAT_ROWS)),
             clusters = cuda->device.card.n_sms / 2;
     UnpackTileMaps maps;
-    cudaError_t code = make_unpack_maps<FORMAT>(&maps, a, a.w.rows, TOKENS);
+    cudaError_t code = make_unpack_maps<FORMAT>(&maps, a, a.w.rows, a.x_rows, TOKENS);
     if (code == cudaSuccess)
         code = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared);
-    // Twice as many clusters as tiles: each takes half of one.
-    if (2 * tiles < clusters) clusters = 2 * tiles;
+    // More clusters than tiles: each takes a half or a run of columns.
+    clusters = min(clusters, a.shared ? dispatch_unpack_runs(tiles, a.w.cols) : 2 * tiles);
     return code == cudaSuccess ? launch_dependent(cuda, kernel, dim3(2 * (unsigned)clusters),
                                                   UNPACK_TILE_THREADS, shared, maps, a, UnpackGroups{})
                                : code;

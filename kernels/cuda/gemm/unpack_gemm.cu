@@ -35,11 +35,18 @@ static UnpackLaunch *kernels_for(int format) {
 }
 
 Status unpack_gemm(CudaBackend *cuda, const Gemm *g, Error *error) {
+    Status status = flat_reserve(cuda, error); // where tiles are cut
     cudaError_t code = cudaSuccess;
-    for (int i = 0, row = 0; i < g->w->n_parts && code == cudaSuccess; row += g->w->part[i++].rows) {
+    for (int i = 0, row = 0; i < g->w->n_parts && !status && code == cudaSuccess;
+         row += g->w->part[i++].rows) {
         FlatArguments a = flat_arguments(cuda, g, i, 0, row);
-        a.n = g->n;
-        code = kernels_for(a.w.format)(cuda, a, dispatch_unpack_tokens(&cuda->device.card, a.n, a.w.rows));
+        a.n = g->n, a.x_rows = gemm_rows_there(g);
+        const UnpackTiles tiles =
+            dispatch_unpack(&cuda->device.card, cuda->step.gemm_kind, a.n, a.w.rows, a.w.cols);
+        a.shared = tiles.shared;
+        code = kernels_for(a.w.format)(cuda, a, tiles.tokens);
     }
-    return cuda_check(code, error, "the GEMM of %d rows by quantised [%d, %d]", g->n, g->w->rows, g->w->cols);
+    return status ? status
+                  : cuda_check(code, error, "the GEMM of %d rows by quantised [%d, %d]", g->n, g->w->rows,
+                               g->w->cols);
 }

@@ -13,8 +13,9 @@
 //
 // Blocks stay until all tiles are done, cluster after cluster. Tiles that would leave half of the clusters idle in the
 // last round are halved along the tokens. A row's sum is added up in the order of the columns, however wide its tile
-// is. Which tiles there are a walk says: those of one matrix, or of many one below the other, each for rows of x by
-// themselves (experts).
+// is. Or tiles of 128 tokens are shared (FlatArguments.shared), as in flat GEMMs: every cluster has as long a run of all
+// tiles' steps, and of a tile whose columns fall to several the first adds the others' sums, in their order. Which tiles
+// there are a walk says: those of one matrix, or of many one below the other, each for rows of x by themselves (experts).
 #ifndef PALAVER_KERNELS_CUDA_GEMM_UNPACK_TILE_CUH
 #define PALAVER_KERNELS_CUDA_GEMM_UNPACK_TILE_CUH
 
@@ -65,30 +66,57 @@ template <int STAGES> struct RingPlace {
     }
 };
 
-// The tiles of a cluster, one after the other: `whole` ones, then halves of the others. Those that run side by side
-// share W's rows.
+// The tiles of a cluster, one after the other: `whole` ones, then halves of the others; or, shared, a run of all tiles'
+// steps. Those that run side by side share W's rows.
 template <int TOKENS> struct UnpackWalk {
     static constexpr bool GROUPED = false;
-    int wide, whole, n, t; // wide: tiles along the tokens; n: whole tiles and halves
-    __device__ UnpackWalk(const FlatArguments &a, const UnpackGroups &) {
-        int clusters = gridDim.x / 2;
-        wide = (a.n + TOKENS - 1) / TOKENS;
-        whole = wide * ((a.w.rows + 2 * FLAT_ROWS - 1) / (2 * FLAT_ROWS));
-        int last = whole % clusters;
-        n = whole;
-        if (2 * last <= clusters) whole -= last, n += last;
-        t = (int)blockIdx.x / 2;
+    const bool shared;
+    const int steps, wide; // of a tile; tiles along the tokens
+    int whole, n, t;       // n: whole tiles and halves; shared: the run's last step and the one at hand
+    __device__ UnpackWalk(const FlatArguments &a, const UnpackGroups &, int n_steps)
+        : shared(TOKENS <= 128 && a.shared), steps(n_steps), wide((a.n + TOKENS - 1) / TOKENS) {
+        const int clusters = (int)gridDim.x / 2,
+                  tiles = wide * ((a.w.rows + 2 * FLAT_ROWS - 1) / (2 * FLAT_ROWS)), last = tiles % clusters;
+        whole = tiles;
+        if (shared) {
+            t = begin_of((int)blockIdx.x / 2), n = begin_of((int)blockIdx.x / 2 + 1);
+            return;
+        }
+        if (2 * last <= clusters) whole -= last;
+        n = whole + 2 * (tiles - whole), t = (int)blockIdx.x / 2;
+    }
+    __device__ int begin_of(int cluster) const { return whole * steps * cluster / ((int)gridDim.x / 2); }
+    __device__ int cluster_of(int step) const {
+        return ((step + 1) * ((int)gridDim.x / 2) - 1) / (whole * steps);
     }
     __device__ bool more() const { return t < n; }
-    __device__ void next() { t += gridDim.x / 2; }
-    __device__ bool half() const { return t >= whole; }
-    __device__ int tile() const { return half() ? whole + (t - whole) / 2 : t; }
+    __device__ void next() { t = shared ? (t / steps + 1) * steps : t + (int)gridDim.x / 2; }
+    __device__ bool half() const { return !shared && t >= whole; }
+    __device__ int tile() const { return shared ? t / steps : half() ? whole + (t - whole) / 2 : t; }
     __device__ int token() const {
         return tile() % wide * TOKENS + (half() ? (t - whole) % 2 * (TOKENS / 2) : 0);
     }
     __device__ int row_tile() const { return tile() / wide * 2 + (int)cluster_rank(); } // of FLAT_ROWS
     __device__ int first_row() const { return 0; }
     __device__ const FlatArguments &arguments(const FlatArguments &a) const { return a; }
+    // Of a tile's steps those that are this cluster's.
+    __device__ int first_step() const { return shared ? t % steps : 0; }
+    __device__ int end_step() const { return shared ? min(steps, t % steps + n - t) : steps; }
+    // Puts the sums of a tile that several clusters share together in the first of them: whether this one goes on with them.
+    template <int TILES> __device__ bool gather(const FlatArguments &a, float (&sums)[TILES][4]) const {
+        if (!shared || (first_step() == 0 && end_step() == steps)) return true;
+        constexpr int EACH = FLAT_WARPS * TILES * 32; // of a block
+        static_assert(TOKENS > 128 || TILES <= FLAT_BLOCKS_A_SM * (FLAT_MOST / 8), "FlatArguments.parts");
+        const int clusters = (int)gridDim.x / 2, cluster = (int)blockIdx.x / 2;
+        uint4 *part = a.parts + (int64_t)((int)cluster_rank() * clusters + cluster) * EACH +
+                      threadIdx.x / 32 * TILES * 32 + threadIdx.x % 32;
+        if (first_step() > 0) {
+            leave_part<TILES>(part, sums);
+            return false;
+        }
+        take_parts<TILES>(part + EACH, cluster_of((t / steps + 1) * steps - 1) - cluster, sums);
+        return true;
+    }
 };
 
 // The same over groups, one after the other, all of them whole.
@@ -96,10 +124,11 @@ template <int TOKENS> struct UnpackGroupWalk {
     static constexpr bool GROUPED = true;
     const int32_t *starts;
     int n, rows, row_tiles, t, group, begin, end, wide, first; // first: tile of the group
-    __device__ UnpackGroupWalk(const FlatArguments &a, const UnpackGroups &groups)
+    const int steps;
+    __device__ UnpackGroupWalk(const FlatArguments &a, const UnpackGroups &groups, int n_steps)
         : starts(groups.starts), n(groups.n), rows(a.w.rows),
           row_tiles((a.w.rows + 2 * FLAT_ROWS - 1) / (2 * FLAT_ROWS)), t((int)blockIdx.x / 2), group(-1),
-          begin(0), end(starts[0]), wide(0), first(0) {
+          begin(0), end(starts[0]), wide(0), first(0), steps(n_steps) {
         seek();
     }
     __device__ void seek() {
@@ -108,6 +137,11 @@ template <int TOKENS> struct UnpackGroupWalk {
             if (group < n) end = starts[group + 1];
             wide = (end - begin + TOKENS - 1) / TOKENS;
         }
+    }
+    static __device__ int first_step() { return 0; }
+    __device__ int end_step() const { return steps; }
+    template <int TILES> static __device__ bool gather(const FlatArguments &, float (&)[TILES][4]) {
+        return true;
     }
     __device__ bool more() const { return group < n; }
     __device__ void next() {
@@ -173,9 +207,9 @@ __device__ inline void copy_unpack_tiles(UnpackTileShared<FORMAT, TOKENS> *s, co
         x.next();
     };
     if (Walk::GROUPED) kernels_before(); // it says where the groups are
-    Walk at(a, groups);
+    Walk at(a, groups, steps);
     bool first = true;
-    auto begin = [&] { // before x is there
+    auto begin = [&] { // before x is there; W of more steps would stand in front of it (NOTES)
         kernels_before();
         let_next_begin();
         first = false;
@@ -183,7 +217,7 @@ __device__ inline void copy_unpack_tiles(UnpackTileShared<FORMAT, TOKENS> *s, co
     for (; at.more(); at.next()) {
         const int row = at.first_row() + at.row_tile() * FLAT_ROWS, token = at.token(),
                   head = a.epilogue == EPILOGUE_HEADS ? row / a.heads.head_dim : 0;
-        for (int step = 0; step < steps; step++) {
+        for (int step = at.first_step(), end = at.end_step(); step < end; step++) {
             copy_w(row, head, step * W::COLUMNS);
             if (first) begin();
             for (int i = 0; i < PARTS; i++) copy_x(at.half(), token, step * W::COLUMNS + i * UNPACK_DEPTH);
@@ -198,6 +232,7 @@ template <int FORMAT, int TOKENS> struct UnpackMultiplier {
     typedef Unpack<FORMAT> W;
     Shared *s;
     int cols;
+    int steps = (cols + W::COLUMNS - 1) / W::COLUMNS;
     RingPlace<Shared::W_STAGES> w;
     RingPlace<Shared::X_STAGES> x;
     W unpack;
@@ -208,16 +243,16 @@ template <int FORMAT, int TOKENS> struct UnpackMultiplier {
         if (lane < 2) barrier_arrive_at(shared_at(&s->x_empty[stage]), lane);
     }
 
-    // The next tile's sums, of 8·TILES tokens.
-    template <int TILES> __device__ void multiply(float (&sums)[TILES][4]) {
+    // The next tile's sums, of 8·TILES tokens, over the columns that are this cluster's.
+    template <int TILES, class Walk> __device__ void multiply(const Walk &at, float (&sums)[TILES][4]) {
         constexpr int PARTS = W::COLUMNS / UNPACK_DEPTH;
-        int steps = (cols + W::COLUMNS - 1) / W::COLUMNS,
-            last = -1; // the stage of x before, read until a GEMM later
+        const int end = at.end_step();
+        int last = -1; // the stage of x before, read until a GEMM later
         uint64_t first_x = matrix_at(shared_at(s->x[0]), 16);
 #pragma unroll
         for (int i = 0; i < TILES; i++) sums[i][0] = sums[i][1] = sums[i][2] = sums[i][3] = 0;
 #pragma unroll 1
-        for (int step = 0; step < steps; step++) {
+        for (int step = at.first_step(); step < end; step++) {
             uint32_t fragments[2][4][4];
             barrier_wait(shared_at(&s->w_full[w.stage]), w.phase);
             unpack.begin(shared_at(s->w[w.stage]), shared_at(s->scales[w.stage]), step, threadIdx.x / 32 * 16,
@@ -254,16 +289,16 @@ __device__ inline void multiply_unpacked(UnpackTileShared<FORMAT, TOKENS> *s, co
                                          const UnpackGroups &groups) {
     UnpackMultiplier<FORMAT, TOKENS> m = {s, a.w.cols};
     kernels_before();
-    Walk at(a, groups);
+    Walk at(a, groups, m.steps);
     for (; at.more() && !at.half(); at.next()) {
         float sums[TOKENS / 8][4];
-        m.multiply(sums);
-        Epilogue::end(at.arguments(a), at.row_tile(), at.token(), sums);
+        m.multiply(at, sums);
+        if (at.gather(a, sums)) Epilogue::end(at.arguments(a), at.row_tile(), at.token(), sums);
     }
     if constexpr (!Walk::GROUPED)
         for (; at.more(); at.next()) {
             float sums[TOKENS / 16][4];
-            m.multiply(sums);
+            m.multiply(at, sums);
             Epilogue::end(a, at.row_tile(), at.token(), sums);
         }
 }

@@ -122,8 +122,14 @@ static QuantizeArguments arguments_of(const Gemm *gemm, const void *y, const Qua
                              rows.scales, rows.fp8};
 }
 
+// Rows that memory of activations has. A graph's own has no more than its rows.
+static int rows_of_memory(const CudaBackend *cuda, int n) {
+    return n > decode_graph_rows(cuda) ? cuda->max_tokens : n;
+}
+
 Status gemm_take(CudaBackend *cuda, Gemm *gemm, const void *y, Error *error) {
     QuantizedRows rows;
+    gemm->x_rows = rows_of_memory(cuda, gemm->n);
     if (gemm->order) {
         Status status = cuda_reorder(cuda, gemm, y, cuda->scratch.expanded, error);
         if (status) return status;
@@ -140,7 +146,7 @@ Status gemm_take(CudaBackend *cuda, Gemm *gemm, const void *y, Error *error) {
 Status gemm_take_norm(CudaBackend *cuda, Gemm *gemm, const float *x, const int32_t *rows, Norm norm,
                       Error *error) {
     QuantizedRows to;
-    gemm->x = cuda->scratch.normed;
+    gemm->x = cuda->scratch.normed, gemm->x_rows = rows_of_memory(cuda, gemm->n);
     NormCall call = {x, rows, gemm->n, norm, cuda->operand, cuda->scratch.normed};
     if (gemm->order) { // of weights that take it as it is
         Status status = cuda_norm(cuda, &call, error);
