@@ -107,8 +107,8 @@ Status cuda_check_step(const CudaBackend *cuda, const Step *step, Error *error) 
 // ---- tiles ---------------------------------------------------------------------------------------------------
 
 // How a step's sequences are cut: tiles of at most `most` tokens. Those of few tokens are for the kernels that split the
-// cache, and stand apart: all of a short step, else those of one. In a prompt whose pieces are not to show, there are
-// none.
+// cache, and stand apart: all of a short step, else those of sequences of one, or where all tiles are. In a prompt whose
+// pieces are not to show, there are none.
 struct TileCut {
     int most;
     bool none_few, all_few;
@@ -122,13 +122,11 @@ struct TileCut {
         return false;
     }
 
-    bool few(int n_tokens) const { return all_few || (!none_few && n_tokens == 1); }
-    // How many of a sequence's tiles are.
-    int few_tiles(const StepSequence *q) const {
-        if (all_few) return (q->n_tokens + most - 1) / most;
-        if (none_few) return 0;
-        return most == 1 ? q->n_tokens : q->n_tokens % most == 1;
+    // A sequence's tiles.
+    bool few(const StepSequence *q) const {
+        return all_few || (!none_few && (q->n_tokens == 1 || most == 1));
     }
+    int few_tiles(const StepSequence *q) const { return few(q) ? (q->n_tokens + most - 1) / most : 0; }
     // Blocks of 64 rows that share all its tiles of a KV head.
     int row_blocks(const StepSequence *q, const AttendHeads *heads) const {
         const int group = heads->n_heads / heads->n_kv_heads;
@@ -137,14 +135,15 @@ struct TileCut {
     }
 };
 
-// Appends those tiles of a sequence that are, or are not, of few tokens.
+// Appends the tiles of a sequence that are, or are not, of few tokens.
 static int cut_sequence(const StepSequence *q, AttendTile tile, const TileCut &cut, bool few,
                         AttendTile *tiles) {
+    if (cut.few(q) != few) return 0;
     int n = 0;
     for (int t = 0; t < q->n_tokens; t += cut.most) {
         tile.first_token = q->first_token + t;
         tile.n_tokens = q->n_tokens - t < cut.most ? q->n_tokens - t : cut.most;
-        if (cut.few(tile.n_tokens) == few) tiles[n++] = tile;
+        tiles[n++] = tile;
     }
     return n;
 }
@@ -304,10 +303,12 @@ size_t cuda_step_bytes(const CudaBackend *cuda, int n_rows, int n_slots) {
     StepSequence sequence = {};
     Step step = {};
     step.n_sequences = 1, step.sequences = &sequence, step.page_size = 16;
-    step.n_tokens = sequence.n_tokens = (cuda->max_tokens - 1) / most * most + 1; // the last one by itself
-    sequence.n_slots = n_slots;
+    step.n_tokens = sequence.n_tokens = cuda->max_tokens, sequence.n_slots = n_slots;
     StageRoom prompt = cuda_stage_room(cuda, &step, &plan);
-    step.n_tokens = sequence.n_tokens = 1, step.kind = STEP_DECODING;
+    step.n_tokens = sequence.n_tokens = 1;
+    const int of_one = cuda_stage_room(cuda, &step, &plan).splits;
+    if (of_one > prompt.splits) prompt.splits = of_one;
+    step.kind = STEP_DECODING;
     StageRoom row = cuda_stage_room(cuda, &step, &plan),
               rows = {n_rows, n_rows * row.splits, n_rows * row.pages};
     // As many rows of queries as splits of the longest tiles of few tokens hand to each other; shorter ones about as many.
