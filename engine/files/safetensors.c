@@ -154,6 +154,20 @@ static bool is_wanted(const json_t *weight_map, const char *name, const char *pa
     return file && strcmp(file, path_base(path)) == 0;
 }
 
+// Where a tensor's data ends, whether it is wanted or not; 0 where that cannot be read.
+static uint64_t end_of(const json_t *entry) {
+    const json_int_t end = json_integer_value(json_array_get(json_object_get(entry, "data_offsets"), 1));
+    return end > 0 ? (uint64_t)end : 0;
+}
+
+// Nothing stands behind the last tensor: the format has no room for it.
+static Status check_end(const File *file, uint64_t end) {
+    if (end == file->size) return STATUS_OK;
+    return error_set(file->error, STATUS_FILE,
+                     "%s: its tensors end at byte %llu of %zu: the file is damaged; fetch it again",
+                     file->path, (unsigned long long)end, file->size);
+}
+
 Status safetensors_read_file(Checkpoint *checkpoint, int index, const json_t *weight_map, Error *error) {
     const CheckpointFile *mapped = &checkpoint->files[index];
     json_t *header = NULL;
@@ -164,10 +178,14 @@ Status safetensors_read_file(Checkpoint *checkpoint, int index, const json_t *we
                  .data = mapped->data + header_size,
                  .size = mapped->size - header_size,
                  .error = error};
+    uint64_t last = 0;
     const char *name;
     json_t *entry;
     json_object_foreach(header, name, entry) {
-        if (strcmp(name, "__metadata__") == 0 || !is_wanted(weight_map, name, mapped->path)) continue;
+        if (strcmp(name, "__metadata__") == 0) continue;
+        const uint64_t end = end_of(entry);
+        if (end > last) last = end;
+        if (!is_wanted(weight_map, name, mapped->path)) continue;
         CheckpointTensor tensor = {.file = index};
         bool printable = text_is_printable(name, strlen(name));
         file.tensor = printable ? name : "?";
@@ -178,7 +196,7 @@ Status safetensors_read_file(Checkpoint *checkpoint, int index, const json_t *we
         if (status) break;
     }
     json_decref(header);
-    return status;
+    return status ? status : check_end(&file, last);
 }
 
 // ---- a folder ------------------------------------------------------------------------------------------

@@ -200,12 +200,11 @@ bool path_is_bundled(const char *model) {
 
 bool path_model_settings(const char *model, char *path) {
     static const char gguf[] = ".gguf";
-    struct stat file;
     size_t size = strlen(model), stem = size - strlen(gguf);
     bool is_file = size > strlen(gguf) && !strcmp(model + stem, gguf);
     int n = is_file ? snprintf(path, PATH_ROOM, "%.*s.toml", (int)stem, model)
                     : snprintf(path, PATH_ROOM, "%s/palaver.toml", model);
-    return n > 0 && n < PATH_ROOM && !stat(path, &file) && S_ISREG(file.st_mode);
+    return n > 0 && n < PATH_ROOM && !access(path, F_OK);
 }
 
 const char *path_meant(const char *path, char other[PATH_ROOM]) {

@@ -175,6 +175,13 @@ static void test_config_tells_what_a_chat_uses(void **state) {
     program_run(&run, "config|no-such-model", "");
     expect_status(&run, 3);
     program_free(&run);
+    assert_int_equal(remove(path), 0); // what is there by that name and cannot be read is told
+    assert_int_equal(mkdir(path, 0700), 0);
+    program_run(&run, "--threads=1", "");
+    expect_status(&run, 3);
+    expect_err(&run, "models/babbler/palaver.toml: not a regular file");
+    program_free(&run);
+    assert_int_equal(rmdir(path), 0);
     assert_non_null(realpath(BABBLER, target)); // another one, asked for by the settings
     setenv("PALAVER_MODEL_PATH", target, 1);
     program_run(&run, "config", "");

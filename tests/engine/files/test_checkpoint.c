@@ -135,9 +135,6 @@ static void refuses_bad_safetensors(void **state) {
         {"{\"a\": {\"dtype\": \"F32\", \"shape\": [4611686018427387904], \"data_offsets\": [0, 0]}}",
          "but 0 bytes"},
         {"{\"a\": {\"dtype\": \"F32\", \"shape\": [2], \"data_offsets\": [0, 8]},"
-         " \"b\": {\"dtype\": \"F32\", \"shape\": [2], \"data_offsets\": [4, 12]}}",
-         "tensors a and b overlap"},
-        {"{\"a\": {\"dtype\": \"F32\", \"shape\": [2], \"data_offsets\": [0, 8]},"
          " \"a\": {\"dtype\": \"F32\", \"shape\": [2], \"data_offsets\": [8, 16]}}",
          "duplicate"},
         {"{\"a\\nb\": {\"dtype\": \"F32\", \"shape\": [2], \"data_offsets\": [0, 8]}}", "not printable"},
@@ -160,6 +157,30 @@ static void refuses_bad_safetensors(void **state) {
         Error error = {0};
         assert_int_equal(parse(bytes.data, bytes.size, &checkpoint, &error), STATUS_FILE);
         assert_non_null(strstr(error.message, "the header should have"));
+        bytes_free(&bytes);
+    }
+}
+
+static void refuses_what_no_tensor_has(void **state) {
+    (void)state;
+    static const struct {
+        const char *header;
+        size_t n_data;
+        const char *fragment;
+    } CASES[] = {
+        {"{\"a\": {\"dtype\": \"F32\", \"shape\": [2], \"data_offsets\": [0, 8]},"
+         " \"b\": {\"dtype\": \"F32\", \"shape\": [2], \"data_offsets\": [4, 12]}}",
+         12, "tensors a and b overlap"},
+        {"{\"a\": {\"dtype\": \"F32\", \"shape\": [2], \"data_offsets\": [0, 8]}}", 12,
+         "its tensors end at byte 8 of 12"},
+        {"{\"__metadata__\": {}}", 4, "its tensors end at byte 0 of 4"},
+    };
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+        Bytes bytes = safetensors_of(CASES[i].header, CASES[i].n_data);
+        Checkpoint *checkpoint;
+        Error error = {0};
+        assert_int_equal(parse(bytes.data, bytes.size, &checkpoint, &error), STATUS_FILE);
+        if (!strstr(error.message, CASES[i].fragment)) fail_msg("%s", error.message);
         bytes_free(&bytes);
     }
 }
@@ -402,6 +423,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(reads_several_files),
         cmocka_unit_test(notices_200_cuts),
         cmocka_unit_test(refuses_bad_safetensors),
+        cmocka_unit_test(refuses_what_no_tensor_has),
         cmocka_unit_test(takes_what_it_does_not_need),
         cmocka_unit_test(refuses_other_paths),
         cmocka_unit_test(opens_the_only_gguf),
