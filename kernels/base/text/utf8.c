@@ -47,12 +47,24 @@ bool utf8_is_obeyed(uint32_t code) {
     return code < 0x20 || (code >= 0x7F && code < 0xA0) || bidi;
 }
 
+// Blanks that look like the usual one, and characters that nobody sees (Unicode's default ignorable ones and separators,
+// up to U+FFFF). Not the ideographic blank, nor joiners and selectors, which show in what stands beside them.
+static bool is_unseen(uint32_t code) {
+    static const uint32_t RANGES[][2] = {
+        {0xA0, 0xA0},     {0xAD, 0xAD},     {0x34F, 0x34F},   {0x61C, 0x61C},   {0x180E, 0x180E},
+        {0x2000, 0x200B}, {0x200E, 0x200F}, {0x2028, 0x2029}, {0x202F, 0x202F}, {0x205F, 0x2065},
+        {0x206A, 0x206F}, {0xFEFF, 0xFEFF}, {0xFFF0, 0xFFFB}, {0xFFFE, 0xFFFF}};
+    for (size_t i = 0; i < sizeof RANGES / sizeof *RANGES; i++)
+        if (code >= RANGES[i][0] && code <= RANGES[i][1]) return true;
+    return false;
+}
+
 size_t utf8_spell(const char *text, size_t n, char sign[UTF8_SIGN], size_t *size) {
     uint32_t code;
     const int length = utf8_next(text, n, &code);
     if (length <= 0) code = (unsigned char)*text;
     const size_t used = length > 0 ? (size_t)length : 1;
-    if (length <= 0 || utf8_is_obeyed(code))
+    if (length <= 0 || utf8_is_obeyed(code) || is_unseen(code))
         *size = (size_t)snprintf(sign, UTF8_SIGN, used == 1 ? "\\x%02x" : "\\u%04x", (unsigned)code);
     else
         memcpy(sign, text, *size = used);

@@ -26,8 +26,8 @@ int utf8_write(uint32_t code, char *out);
 bool utf8_is_obeyed(uint32_t code);
 
 // How the first of n bytes' characters is spelled in names and messages, on one line, so that it can be typed: what a
-// terminal obeys, line breaks and tabs among it, is \uNNNN, \xNN where it is one byte, as is a byte that belongs to no
-// character; others are as they are. Writes *size bytes to `sign`, without a NUL, and returns how many bytes the
+// terminal obeys, line breaks and tabs among it, and what nobody sees or takes for a blank is \uNNNN, \xNN where it is one
+// byte, as is a byte that belongs to no character; others are as they are. Writes *size bytes to `sign`, without a NUL, and returns how many bytes the
 // character takes.
 enum { UTF8_SIGN = 8 };
 size_t utf8_spell(const char *text, size_t n, char sign[UTF8_SIGN], size_t *size);

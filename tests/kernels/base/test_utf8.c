@@ -144,6 +144,12 @@ static void spelled_and_back(void **state) {
     expect_spelled("a\n\033\x7f\xff\xe6\x97", "a\\x0a\\x1b\\x7f\\xff\\xe6\\x97");
     expect_spelled("\x9b\xc2\x9b\xe2\x80\xae\xe6\x97\xa5", "\\x9b\\u009b\\u202e\xe6\x97\xa5");
     expect_spelled("plain", "plain");
+    // What would look like another name: blanks that are none, zero widths, marks of direction, soft hyphens.
+    expect_spelled("in\xc2\xa0two\xe2\x80\x8b\xe2\x80\x8e\xc2\xad\xef\xbb\xbf\xe2\x80\xa8",
+                   "in\\u00a0two\\u200b\\u200e\\u00ad\\ufeff\\u2028");
+    // What shows in its neighbours: a joined emoji, a blank as wide as its characters.
+    expect_spelled("\xf0\x9f\x91\xa9\xe2\x80\x8d\xf0\x9f\x92\xbb\xef\xb8\x8f\xe3\x80\x80",
+                   "\xf0\x9f\x91\xa9\xe2\x80\x8d\xf0\x9f\x92\xbb\xef\xb8\x8f\xe3\x80\x80");
     static const char *const none[] = {"\\x41",   "\\x1B",   "\\x00", "\\x",        "\\x1",
                                        "\\u001b", "\\ud800", "\\x+1", "\\xc2\\x9b", "\n"};
     for (size_t i = 0; i < sizeof none / sizeof *none; i++) {
