@@ -69,7 +69,7 @@ Status chat_model_check(Chat *chat, Transcript *transcript, Error *error) {
                 *theirs.chat_template
                     ? "[this conversation was with %s (template %s); its replies are read again as text]"
                     : "[this conversation was with %s%s; its replies are read as text]",
-                *name ? text_escaped(name).text : "a model that it does not name",
+                *name ? text_name(name).text : "a model that it does not name",
                 text_escaped(theirs.chat_template).text);
         return transcript_set_model(transcript, &ours, error);
     }

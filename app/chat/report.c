@@ -32,8 +32,8 @@ void report_banner(Chat *chat) {
     format_bytes((double)model_weight_bytes(model), weights);
     format_bytes((double)memory.cache, cache);
     engine_describe_backend(chat->model.engine, backend, sizeof backend);
-    screen_say(chat->screen, "%s: %s, %s parameters%s%s%s, %s, %s", text_escaped(name).text,
-               model->architecture, parameters, *active ? ", " : "", active, *active ? " active" : "",
+    screen_say(chat->screen, "%s: %s, %s parameters%s%s%s, %s, %s", text_name(name).text, model->architecture,
+               parameters, *active ? ", " : "", active, *active ? " active" : "",
                conversion_weights_name(model), weights);
     const bool beside = *note && strlen(backend) + strlen(note) + 3 <= BANNER_COLUMNS;
     screen_say(chat->screen, "%s%s%s%s", backend, beside ? " (" : "", beside ? note : "", beside ? ")" : "");

@@ -35,7 +35,7 @@ Status commands_talk_system(Chat *chat, const char *argument, Error *error) {
 Status commands_talk_model(Chat *chat, const char *argument, Error *error) {
     if (*argument && chat_model_change(chat, argument, error)) return error->status;
     report_banner(chat);
-    screen_say(chat_screen(chat), "%s", text_escaped(chat_model_path(chat)).text);
+    screen_say(chat_screen(chat), "%s", text_path(chat_model_path(chat)).text);
     return STATUS_OK;
 }
 

@@ -115,6 +115,13 @@ static bool is_misread(const char *name, size_t i) {
     return name[i] == '\\' && (last || name[i + 1] == 'x' || name[i + 1] == 'u');
 }
 
+// The same of each name in a path.
+static bool is_misread_in_path(const char *path, size_t i) {
+    const bool last = !path[i + 1] || path[i + 1] == '/';
+    if (path[i] == ' ') return !i || path[i - 1] == '/' || last;
+    return path[i] == '\\' && (last || path[i + 1] == 'x' || path[i + 1] == 'u');
+}
+
 static TextEscaped escape(const char *text, bool (*misread)(const char *text, size_t i)) {
     static const char ELLIPSIS[] = "…";
     TextEscaped escaped;
@@ -139,6 +146,10 @@ TextEscaped text_escaped(const char *text) {
 
 TextEscaped text_name(const char *name) {
     return escape(name, is_misread);
+}
+
+TextEscaped text_path(const char *path) {
+    return escape(path, is_misread_in_path);
 }
 
 TextEscaped text_shell_word(const char *text) {

@@ -50,7 +50,7 @@ static int print_config(Program *program) {
     char heading[PATH_ROOM + 32] = "without a model";
     Status status = program_find_model(program, NULL, &error);
     if (!status && !(status = model_open(program->model, &model, &error))) {
-        snprintf(heading, sizeof heading, "of a chat with %s", program->model);
+        snprintf(heading, sizeof heading, "of a chat with %s", text_path(program->model).text);
         status = load_recommendations(&program->settings.config, program->model, model, &error);
         model_close(model);
         if (status) return program_fail(program, &error, EXIT_USAGE);

@@ -245,11 +245,9 @@ static void print_tensors(const Checkpoint *c, FILE *out) {
 }
 
 static void print_file(const Checkpoint *c, FILE *out) {
-    const char *path = checkpoint_path(c);
-    fputs("file          ", out);
-    text_print_escaped(out, path, strlen(path));
-    fprintf(out, " (%s, %d file%s)\n", checkpoint_format(c) == CHECKPOINT_GGUF ? "GGUF" : "safetensors",
-            checkpoint_n_files(c), text_plural(checkpoint_n_files(c)));
+    fprintf(out, "file          %s (%s, %d file%s)\n", text_path(checkpoint_path(c)).text,
+            checkpoint_format(c) == CHECKPOINT_GGUF ? "GGUF" : "safetensors", checkpoint_n_files(c),
+            text_plural(checkpoint_n_files(c)));
 }
 
 // What can be said of a file that holds no model palaver knows.
@@ -273,11 +271,7 @@ static Status print_model(const char *path, FILE *out, Error *error) {
     }
     const Checkpoint *c = model->checkpoint;
     print_file(c, out);
-    if (*model->name) {
-        fputs("name          ", out);
-        text_print_escaped(out, model->name, strlen(model->name));
-        fputc('\n', out);
-    }
+    if (*model->name) fprintf(out, "name          %s\n", text_name(model->name).text);
     print_architecture(model, out);
     print_types(model, out);
     print_held(model, out);

@@ -108,6 +108,6 @@ int pull_main(Program *program) {
     if (status == STATUS_INTERRUPTED)
         error_set(&error, status, "stopped; the same command goes on where this one ended");
     if (status) return program_fail(program, &error, status == STATUS_USAGE ? EXIT_USAGE : EXIT_RUNTIME);
-    screen_say(program->screen, "%s is here: palaver %s", text_escaped(path).text, text_escaped(model).text);
+    screen_say(program->screen, "%s is here: palaver %s", text_path(path).text, text_escaped(model).text);
     return EXIT_WELL;
 }

@@ -34,13 +34,18 @@ static Status name_to_keep(const char *name, char *kept, char *path, Error *erro
     return status;
 }
 
+// What is kept as it is shown: a path, for a name is spelled as the list has it.
+static TextEscaped shown(const char *kept) {
+    return *kept && strchr("./~", *kept) ? text_path(kept) : text_escaped(kept);
+}
+
 // What palaver cannot take is no default: each later start would fail.
 static Status check_usable(const Program *program, const char *kept, const char *path, Error *error) {
     ModelFacts facts;
     facts_of_model(path, &program->settings.engine, &facts);
-    return *facts.problem
-               ? error_set(error, STATUS_FILE, "%.200s cannot be the default: %s", kept, facts.problem)
-               : STATUS_OK;
+    return *facts.problem ? error_set(error, STATUS_FILE, "%.200s cannot be the default: %s",
+                                      shown(kept).text, facts.problem)
+                          : STATUS_OK;
 }
 
 // The default as it is now, with its origin.
@@ -49,7 +54,7 @@ static int tell(Program *program) {
     const Config *config = &program->settings.config;
     if (program_find_model(program, NULL, &error)) return program_fail(program, &error, EXIT_MODEL);
     const char *name = *program->settings.model.path ? program->settings.model.path : program->model;
-    screen_say(program->screen, "%s (%s)", text_escaped(name).text,
+    screen_say(program->screen, "%s (%s)", shown(name).text,
                text_escaped(config_origin(config, settings_key("model.path"))).text);
     return EXIT_WELL;
 }
@@ -62,13 +67,12 @@ int use_main(Program *program) {
     if (!status) status = check_usable(program, kept, path, &error);
     if (status) return program_fail(program, &error, status == STATUS_USAGE ? EXIT_USAGE : EXIT_MODEL);
     if (default_model_keep(kept, path, &error)) return program_fail(program, &error, EXIT_RUNTIME);
-    screen_say(program->screen, "%s is the default now (%s)", text_escaped(kept).text,
-               text_escaped(path).text);
+    screen_say(program->screen, "%s is the default now (%s)", shown(kept).text, text_path(path).text);
     const Settings *settings = &program->settings;
     const char *origin = config_origin(&settings->config, settings_key("model.path"));
     if (config_origin_layer(&settings->config, settings_key("model.path")) != CONFIG_BUILTIN &&
         !strstr(origin, "default-model.toml"))
         screen_warn(program->screen, "[%s says model.path = \"%s\", which counts more]",
-                    text_escaped(origin).text, text_escaped(settings->model.path).text);
+                    text_escaped(origin).text, shown(settings->model.path).text);
     return EXIT_WELL;
 }

@@ -71,10 +71,14 @@ size_t utf8_spell(const char *text, size_t n, char sign[UTF8_SIGN], size_t *size
     return used;
 }
 
+// Blanks and backslashes are spelled both ways: of names some are \x20 and \x5c.
 static bool is_spelled_as(const char *text, size_t n, const char *spelled) {
     for (size_t i = 0, size; i < n; spelled += size) {
         char sign[UTF8_SIGN];
+        const char *other = text[i] == ' ' ? "\\x20" : "\\x5c";
+        const bool both = text[i] == ' ' || text[i] == '\\';
         i += utf8_spell(text + i, n - i, sign, &size);
+        if (both && !strncmp(spelled, other, strlen(other))) memcpy(sign, other, size = strlen(other));
         if (strncmp(sign, spelled, size) != 0) return false;
     }
     return !*spelled;

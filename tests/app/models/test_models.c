@@ -313,7 +313,15 @@ static void test_names_that_would_be_obeyed(void **state) {
     program_free(&run);
     program_says("use|\\x20lead", "", 0, "\\x20lead is the default now");
     program_run(&run, "inspect", "");
-    expect_out(&run, "/palaver/models/ lead.gguf (GGUF");
+    expect_out(&run, "/palaver/models/\\x20lead.gguf (GGUF");
+    program_free(&run);
+    // So do the chat's first line and its path.
+    char target[4096];
+    assert_non_null(realpath(BABBLER, target));
+    assert_int_equal(symlink(target, below(*state, "palaver/models/b\\x1bb")), 0);
+    program_run(&run, "b\\x5cx1bb", "/model\n");
+    expect_err(&run, "b\\x5cx1bb: llama, ");
+    expect_err(&run, "/palaver/models/b\\x5cx1bb\n");
     program_free(&run);
 }
 

@@ -150,6 +150,9 @@ static void spelled_and_back(void **state) {
     // What shows in its neighbours: a joined emoji, a blank as wide as its characters.
     expect_spelled("\xf0\x9f\x91\xa9\xe2\x80\x8d\xf0\x9f\x92\xbb\xef\xb8\x8f\xe3\x80\x80",
                    "\xf0\x9f\x91\xa9\xe2\x80\x8d\xf0\x9f\x92\xbb\xef\xb8\x8f\xe3\x80\x80");
+    char text[50];
+    assert_true(utf8_unspell("\\x20a\\x5cx1b c\\x5c", text, sizeof text)); // as in a name
+    assert_string_equal(text, " a\\x1b c\\");
     static const char *const none[] = {"\\x41",   "\\x1B",   "\\x00", "\\x",        "\\x1",
                                        "\\u001b", "\\ud800", "\\x+1", "\\xc2\\x9b", "\n"};
     for (size_t i = 0; i < sizeof none / sizeof *none; i++) {
