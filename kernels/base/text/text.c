@@ -44,9 +44,14 @@ bool text_is_printable(const char *text, size_t length) {
 }
 
 void text_copy_printable(char *to, size_t size, const char *from, size_t length) {
-    size_t n = length < size - 1 ? length : size - 1;
-    for (size_t i = 0; i < n; i++) to[i] = from[i] < ' ' || from[i] > '~' ? '?' : from[i];
-    to[n] = '\0';
+    size_t at = 0;
+    for (size_t i = 0, n; i < length; at += n) {
+        char sign[UTF8_SIGN];
+        i += utf8_spell(from + i, length - i, sign, &n);
+        if (at + n >= size) break;
+        memcpy(to + at, sign, n);
+    }
+    to[at] = '\0';
 }
 
 bool text_is_among(const char *name, const char *names) {

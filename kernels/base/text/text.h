@@ -29,7 +29,7 @@ void text_free(Text *text); // and makes it an empty one
 // Names from files stand in messages: printable ASCII is all that is taken for one.
 bool text_is_printable(const char *text, size_t length);
 
-// Text that will stand in messages: cut to fit, and what a terminal could act on becomes '?'. NUL-terminated.
+// Text that will stand in messages, spelled as in all of them (utf8_spell): cut to fit, NUL-terminated.
 void text_copy_printable(char *to, size_t size, const char *from, size_t length);
 
 // Whether `name` is a word of `names`, which are set between spaces: " one two ".
