@@ -68,30 +68,34 @@ void page_excerpt(FILE *stream, const char *text, size_t size, int columns) {
     }
 }
 
-// The bytes of a text that begin in one of its first columns: a mark that takes none belongs to the character before.
-static size_t bytes_of_columns(const char *text, size_t n, int columns) {
-    size_t at = 0;
-    while (at < n) {
-        uint32_t code;
-        size_t used = text_decode(text + at, n - at, &code);
-        if (text_columns(text, at + used) > columns) break;
-        at += used ? used : n - at;
-    }
-    return at;
+// The bytes of a character, or of a sign that spells one: half a sign would be read as another name.
+static size_t sign_bytes(const char *text, size_t n) {
+    uint32_t code;
+    const size_t sign = *text != '\\' || n < 2 ? 0 : text[1] == 'x' ? 4 : text[1] == 'u' ? 6 : 0;
+    if (sign) return sign < n ? sign : n;
+    const size_t used = text_decode(text, n, &code);
+    return used ? used : n;
 }
 
 void page_middle(FILE *stream, const char *text, int columns) {
-    size_t n = strlen(text), tail;
-    int all = text_columns(text, n), left = columns / 2, right = columns - left - 1;
+    const size_t n = strlen(text);
+    const int all = text_columns(text, n), left = columns / 2, right = columns - left - 1;
     if (all <= columns) {
         fputs(text, stream);
         return;
     }
-    fwrite(text, 1, bytes_of_columns(text, n, left), stream);
-    fputs("…", stream);
-    for (tail = bytes_of_columns(text, n, all - right); text_columns(text + tail, n - tail) > right;) {
-        uint32_t code;
-        tail += text_decode(text + tail, n - tail, &code);
+    size_t head = 0, tail = 0;
+    for (int column = 0; all - column > right;) {
+        const size_t used = sign_bytes(text + tail, n - tail);
+        column += text_columns(text + tail, used);
+        tail += used;
+        if (column <= left) head = tail;
     }
+    for (size_t used; tail < n; tail += used) { // marks belong to what is left out
+        used = sign_bytes(text + tail, n - tail);
+        if (text_columns(text + tail, used) > 0) break;
+    }
+    fwrite(text, 1, head, stream);
+    fputs("…", stream);
     fputs(text + tail, stream);
 }

@@ -18,7 +18,7 @@ void page_show(Page *page, Screen *screen); // and closes it
 // The beginning of `text` [size] (UTF-8), on one line of at most `columns` columns; an ellipsis where it goes on.
 void page_excerpt(FILE *stream, const char *text, size_t size, int columns);
 
-// A text that takes more columns than these loses its middle, of which "…" tells.
+// A name, spelled as it is shown, that takes more columns than these loses its middle, of which "…" tells.
 void page_middle(FILE *stream, const char *text, int columns);
 
 #endif

@@ -40,9 +40,10 @@ static bool fits(const Listing *l, const ModelFacts *facts) {
 // ---- for people -------------------------------------------------------------------------------------------------
 
 enum {                // columns
-    BESIDE_NAME = 53, // of the others
+    BESIDE_NAME = 54, // of the others
     LEAST_NAME = 56,  // of a name that is shown whole in any window
     LEAST_CUT = 24,   // that are left of one that is not
+    LEAST_BELOW = 8,  // the same where the rest stands below it
     INDENT = 4,       // of what is said of a model below its name
 };
 enum { VERDICT_ROOM = sizeof((ModelFacts *)0)->problem + 2 * FORMAT_ROOM + 16 };
@@ -107,7 +108,8 @@ static void print_below(const Listing *l, const ModelEntry *entry, FILE *out) {
     int column = l->window;
     describe(l, entry, &row);
     fputs(is_default(l, entry) ? "* " : "  ", out);
-    page_middle(out, entry->name, l->most);
+    const int columns = text_columns(entry->name, strlen(entry->name));
+    page_middle(out, entry->name, columns <= LEAST_NAME ? columns : l->most);
     snprintf(words, sizeof words, "%s %s, %s%s%s%s%s%s fits: %s", row.bytes, row.type,
              models_place_name(entry->place), *row.count ? ", parameters: " : "", row.count,
              *row.context ? ", context: " : "", row.context, ",", row.verdict);
@@ -148,7 +150,7 @@ static void lay_out(Listing *l) {
     const int needed = !longer ? widest : !widest ? LEAST_NAME : widest > LEAST_CUT ? widest : LEAST_CUT;
     const bool below = terminal && screen_traits(screen)->wraps && needed > room;
     if (below)
-        l->most = width - 2 > LEAST_NAME ? width - 2 : LEAST_NAME;
+        l->most = width - 2 > LEAST_BELOW ? width - 2 : LEAST_BELOW;
     else
         l->most = !terminal ? INT_MAX : room > needed ? room : needed;
     l->window = below ? width : 0;

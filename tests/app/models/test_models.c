@@ -227,14 +227,14 @@ static void test_list_of_a_long_name(void **state) {
     expect_out(&run, name);
     program_free(&run);
     const char *const argv[] = {program_path(), "list", "qqq", NULL};
-    Pty *pty = pty_start(&(const PtyOptions){.argv = argv, .rows = 24, .cols = 109});
+    Pty *pty = pty_start(&(const PtyOptions){.argv = argv, .rows = 24, .cols = 110});
     pty_expect(pty, "  NAME                                                      SIZE");
     pty_expect(pty, "  aqqqqqqqqqqqqqqqqqqqqqqqqqqq…qqqqqqqqqqqqqqqqqqqqqq\\x1bz  ");
     pty_expect_exit(pty, 0);
     pty_end(pty);
     // Nor does it take the table away where all other names leave room for one.
     const char *const all[] = {program_path(), "list", NULL};
-    pty = pty_start(&(const PtyOptions){.argv = all, .rows = 24, .cols = 90});
+    pty = pty_start(&(const PtyOptions){.argv = all, .rows = 24, .cols = 91});
     pty_expect(pty, "  NAME                                   SIZE");
     pty_expect(pty, "  aqqqqqqqqqqqqqqqqq…qqqqqqqqqqqqq\\x1bz  ");
     pty_expect(pty, "\r\n  llama.cpp:acme_bloom-GGUF_bloom-f16    ");
@@ -244,6 +244,14 @@ static void test_list_of_a_long_name(void **state) {
     pty_expect(pty, "  aqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqq…qqqqqqqqqqqqqqqqqqqqqqqqqqqq\\x1bz\r\n    ");
     pty_expect_exit(pty, 0);
     pty_end(pty);
+    // Where it is cut, it does not wrap, and no sign loses a part.
+    static const char *const cut[] = {"  aqqqqqqqqqqqqq…qqqqqqqq\\x1bz\r\n    ", "  aqqq…z\r\n    "};
+    for (int i = 0; i < 2; i++) {
+        pty = pty_start(&(const PtyOptions){.argv = argv, .rows = 24, .cols = i ? 10 : 30});
+        pty_expect(pty, cut[i]);
+        pty_expect_exit(pty, 0);
+        pty_end(pty);
+    }
 }
 
 // A window that is too narrow for the table: what the columns say stands below each name, in whole words.
