@@ -109,6 +109,7 @@ static void refuses_bad_safetensors(void **state) {
         {"[]", "not a JSON object"},
         {"{", "not valid JSON"},
         {"{} \x1b", "not valid JSON: end of file expected near '\\x1b'"},
+        {"{\"a\":\n\"\\u0000\"}", ":2: \\u0000: no text may hold a zero byte"},
         {"{\"a\": 1}", "tensor a: no description"},
         {"{\"a\": {}}", "tensor a: no dtype"},
         {"{\"a\": {\"dtype\": 7}}", "tensor a: no dtype"},
