@@ -29,9 +29,9 @@ static Status open_executed(const char *path, const Engine *engine, ChatTemplate
     const char *jinja = engine_jinja_template(engine);
     char *text = NULL;
     size_t size;
-    Status status = path ? file_read(path, MAX_TEMPLATE, &text, &size, error) : STATUS_OK;
-    if (!status && !path && !jinja)
-        status = error_set(error, STATUS_USAGE, "the model has no chat template to execute");
+    if (path && file_read(path, MAX_TEMPLATE, &text, &size, error)) return error->status; // it names the path
+    Status status = STATUS_OK;
+    if (!path && !jinja) status = error_set(error, STATUS_USAGE, "the model has no chat template to execute");
     if (!status)
         status =
             chat_template_open_jinja(path ? text : jinja, engine_tokenizer(engine), chat_template, error);
