@@ -165,9 +165,14 @@ bool flags_spell(const Flags *flags, char *word) {
 }
 
 Status flags_refused(const Flags *flags, const char *word, int letter, Error *error) {
-    const char short_name = (char)letter, *ours = strncmp(word, "--", 2) ? ours_of(&short_name, 1) : NULL;
+    // Of -xy `word` is the one before: getopt is still in it.
+    const bool is_letter = letter > 0 && letter < FLAG_FIRST;
+    const char short_name = (char)letter, *ours = is_letter ? ours_of(&short_name, 1) : NULL;
     if (ours) return error_set(error, STATUS_USAGE, "unknown flag -%c: here it is %s", letter, ours);
-    if (strncmp(word, "--", 2))
+    if (letter == '=')
+        return error_set(error, STATUS_USAGE,
+                         "= goes with a flag's long name: --resume=NAME, which is -r NAME in short");
+    if (is_letter)
         return error_set(error, STATUS_USAGE, "unknown flag -%c: palaver --help lists them", letter);
     char name[NEAREST_NAME_MAX + 1];
     size_t length = strcspn(word + 2, "=");

@@ -171,6 +171,8 @@ static void test_unknown_names_offer_the_nearest(void **state) {
     refuse("--tempertaure=1", STATUS_USAGE, "did you mean --temperature?");
     refuse("--xyzzyplugh", STATUS_USAGE, "unknown flag --xyzzyplugh");
     refuse("-x", STATUS_USAGE, "unknown flag -x");
+    refuse("--echo|-xy", STATUS_USAGE, "unknown flag -x");
+    refuse("-r=v", STATUS_USAGE, "= goes with a flag's long name: --resume=NAME");
     refuse("inpsect|model", STATUS_USAGE, "did you mean inspect?");
     refuse("--to", STATUS_USAGE, "may mean");
 }
