@@ -36,6 +36,9 @@ static void describe_node(const TomlNode *node, char *buffer, size_t size) {
 static Status not_allowed(const ConfigKey *key, const TomlNode *node, Error *error) {
     char given[QUOTE_ROOM + 2], allowed[160];
     describe_node(node, given, sizeof given);
+    if (node->type == TOML_STRING && memchr(node->string, 0, node->length))
+        return error_set(error, STATUS_USAGE, "%s.%s = %s: no text may hold a zero byte", key->section,
+                         key->name, given);
     config_key_allowed(key, allowed, sizeof allowed);
     return error_set(error, STATUS_USAGE, "%s.%s = %s: allowed is %s", key->section, key->name, given,
                      allowed);

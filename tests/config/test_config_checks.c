@@ -43,6 +43,8 @@ static void messages(void **state) {
          "piece\" = bias, ...} with -100 to 100 each, up to 1024"},
         {"[sampling]\ntop_k = 1e3",
          "talk.toml:2:1: sampling.top_k = 1000.0: allowed is a whole number from 0 to 1000000"},
+        {"model.path = \"a\\u0000b\"",
+         "talk.toml:1:7: model.path = \"a\\x00b\": no text may hold a zero byte"},
         {"[ui]\nstats = 3", "talk.toml:2:1: ui.stats = 3: allowed is true or false"},
         {"[backend]\ndevice = \"cuda:x\"",
          "talk.toml:2:1: backend.device = \"cuda:x\": allowed is \"auto\", \"cpu\", "
