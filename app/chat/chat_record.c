@@ -3,6 +3,7 @@
 #include "app/chat/report.h"
 #include "app/chat/way.h"
 #include "app/record/journal_list.h"
+#include "app/terminal/text_shown.h"
 #include "kernels/base/file.h"
 
 #include <stdio.h>
@@ -16,10 +17,22 @@ const char *chat_record_wished_name(const Chat *chat) {
     return chat->record.journal ? journal_wished_name(chat->record.journal) : "";
 }
 
+// Another palaver, or a link to nothing, may have taken the name that was told.
+static Status sync_journal(Chat *chat, Error *error) {
+    char told[JOURNAL_NAME_ROOM];
+    snprintf(told, sizeof told, "%s", journal_wished_name(chat->record.journal));
+    Status status = journal_sync(chat->record.journal, chat->transcript, error);
+    const char *name = journal_name(chat->record.journal);
+    if (*told && *name && strcmp(told, name) != 0)
+        screen_notice(chat->screen, "[the name %s is taken: this conversation is kept as %s]",
+                      text_name(told).text, text_name(name).text);
+    return status;
+}
+
 void chat_record_sync(Chat *chat) {
     if (!chat->record.journal) return;
     Error error;
-    Status status = journal_sync(chat->record.journal, chat->transcript, &error);
+    Status status = sync_journal(chat, &error);
     if (status && !chat->record.failed) screen_error(chat->screen, "%s", error.message);
     if (!status && chat->record.failed) screen_notice(chat->screen, "[the journal is complete again]");
     chat->record.failed = status;
@@ -80,7 +93,7 @@ static Status check_kept(Chat *chat, Error *error) {
     if (chat_tree(chat)->n && chat_settings_record(chat, error)) return error->status;
     (void)transcript_log(chat->transcript, &size);
     if (!chat->record.journal || chat->record.saved == size) return STATUS_OK;
-    if (journal_sync(chat->record.journal, chat->transcript, error))
+    if (sync_journal(chat, error))
         return error_prefix(error, "this conversation would be lost; /save FILE keeps it: ");
     return STATUS_OK;
 }

@@ -99,6 +99,21 @@ static void test_names_of_other_hands(void **state) {
     program_says(model, "", 0, "/one\\x0atwo is the default now");
 }
 
+// A name may be taken between /new and the first turn, and by what no list shows.
+static void test_another_name_than_told(void **state) {
+    Run run;
+    char link[4096];
+    run = program_script(BABBLER "|--seed=1|--max-tokens=3|--threads=1", "/new garden\nHello.\n");
+    expect_no_err(&run, "is taken");
+    program_free(&run);
+    snprintf(link, sizeof link, "%s/palaver/conversations/pond.jsonl", (char *)*state);
+    assert_int_equal(symlink("/nowhere/at-all", link), 0);
+    run = program_script(BABBLER "|--seed=1|--max-tokens=3|--threads=1", "/new pond\nHello.\nAgain.\n");
+    assert_int_equal(program_count(run.err, "[the name pond is taken: this conversation is kept as pond-2]"),
+                     1);
+    program_free(&run);
+}
+
 // What a journal is called in one place is what it is called in all, and what is taken where one is typed.
 static void test_names_that_no_line_holds(void **state) {
     static const char *const shown[] = {"\\x20lead",  "trail\\x20",  "\\x5c",    "a\\\\x5c",  "a\\x1bb",
@@ -201,9 +216,8 @@ static void test_config_tells_what_a_chat_uses(void **state) {
 int main(int argc, char **argv) {
 #define WITH_HOME(test) cmocka_unit_test_setup_teardown(test, program_set_up, program_tear_down)
     const struct CMUnitTest tests[] = {
-        WITH_HOME(test_settings_of_other_hands),
-        WITH_HOME(test_names_of_other_hands),
-        WITH_HOME(test_names_that_no_line_holds),
+        WITH_HOME(test_settings_of_other_hands),       WITH_HOME(test_names_of_other_hands),
+        WITH_HOME(test_another_name_than_told),        WITH_HOME(test_names_that_no_line_holds),
         WITH_HOME(test_config_tells_what_a_chat_uses),
     };
     return test_main("shown", argc, argv, tests);
