@@ -110,7 +110,9 @@ static void offer_first_words(const Completing *c, const char *command) {
         if (!strcmp(command, words[i][0])) offer_words(c, words[i] + 1);
 }
 
-static void offer_arguments(const Completing *c, const Chat *chat, const char *command, const char *before) {
+// `all`: of the whole argument, which is one name though there are blanks in it.
+static void offer_arguments(const Completing *c, const Completing *all, const Chat *chat, const char *command,
+                            const char *before) {
     bool first = !*before;
     if (!strcmp(command, "help") && first) offer_commands(c, "");
     if (!strcmp(command, "set")) {
@@ -123,7 +125,7 @@ static void offer_arguments(const Completing *c, const Chat *chat, const char *c
     if (first) offer_first_words(c, command);
     if (!strcmp(command, "overflow") && first) offer_values(c, command);
     if (!strcmp(command, "goto") && first) offer_nodes(c, chat);
-    if (!strcmp(command, "switch") || !strcmp(command, "delete")) offer_conversations(c);
+    if (!strcmp(command, "switch") || !strcmp(command, "delete")) offer_conversations(all);
     if (!strcmp(command, "save") || !strcmp(command, "load") || !strcmp(command, "file") ||
         !strcmp(command, "config") || !strcmp(command, "model") || (!strcmp(command, "export") && !first))
         offer_files(c);
@@ -151,5 +153,6 @@ void commands_complete(void *chat, const char *text, size_t cursor, Completion *
     size_t n = start - rest;
     while (n && text[rest + n - 1] == ' ') n--;
     snprintf(before, sizeof before, "%.*s", (int)(n < 127 ? n : 127), text + rest);
-    offer_arguments(&c, chat, command, before);
+    Completing all = {completion, text + rest, rest, cursor - rest};
+    offer_arguments(&c, &all, chat, command, before);
 }

@@ -365,7 +365,12 @@ static void test_tab_and_the_clipboard(void **state) {
     prompt_ask(pty, "/new earlier", "the one before");
     prompt_ask(pty, "Hello there.", "[turn 1: ");
     prompt_say(pty, "/goto 1\t", "[at 1.1: 1 turn");
+    prompt_ask(pty, "/new late  in a day", "the one before"); // a name is a whole argument
+    prompt_ask(pty, "Hello there.", "[turn 1: ");
     prompt_ask(pty, "/new", "the one before");
+    pty_send(pty, "/switch late  i\t");
+    pty_expect_screen(pty, "/switch late  in a day");
+    prompt_say(pty, "", "[late  in a day: 1 turn so far]");
     prompt_say(pty, "/switch ear\t", "[earlier: 1 turn so far]");
     prompt_say(pty, "/overflow st\t", "overflow = \"stop\"");
     prompt_ask(pty, "/say assistant Hello!?", "[said");
