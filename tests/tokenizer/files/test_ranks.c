@@ -74,7 +74,7 @@ static void odd_tekken(void **state) {
     folder = changed_tekken("\"num_vocab_tokens\":1000", "\"\\u001b[31m\":1,\"type\":2");
     if (tokenizer_open_folder(folder, &t, &error)) fail_msg("%s", error.message);
     assert_string_equal(tokenizer_notice(t),
-                        "tekken.json has keys that palaver does not know: config.?[31m, config.type");
+                        "tekken.json has keys that palaver does not know: config.\\x1b[31m, config.type");
     tokenizer_close(t);
     folder_remove(folder);
 }
