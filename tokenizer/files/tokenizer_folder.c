@@ -61,7 +61,7 @@ static Status read_json(const char *folder, const char *name, json_t **out, size
         *out = json_loadb(text.bytes, text.size, 0, &at);
         if (!*out) {
             status = error_set(error, STATUS_FILE, "%s/%s: line %d, column %d: %s", folder, name, at.line,
-                               at.column, at.text);
+                               at.column, json_problem(&at));
         }
     }
     if (size) *size = text.size;

@@ -232,7 +232,7 @@ Status tokenizer_load_json(Tokenizer *tokenizer, const char *data, size_t size, 
     JsonFile file = {.tokenizer = tokenizer, .max_ids = size < INT32_MAX / 8 ? (int64_t)size : INT32_MAX / 8};
     file.root = json_loadb(data, size, 0, &at);
     if (!file.root) {
-        return error_set(error, STATUS_FILE, "line %d, column %d: %s", at.line, at.column, at.text);
+        return error_set(error, STATUS_FILE, "line %d, column %d: %s", at.line, at.column, json_problem(&at));
     }
     Status status = json_file_load(&file, error);
     json_decref(file.root);

@@ -2,6 +2,7 @@
 
 #include "engine/grammar/regex.h"
 #include "engine/grammar/schema/schema_internal.h"
+#include "kernels/base/text/json.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -242,7 +243,7 @@ void schema_read(Builder *builder, const char *text, size_t size) {
     if (!s.rules || !s.made || !s.together)
         expr_fail(builder, STATUS_MEMORY, "no memory for a grammar");
     else if (!s.root)
-        expr_fail(builder, STATUS_USAGE, "line %d, column %d: %s", why.line, why.column, why.text);
+        expr_fail(builder, STATUS_USAGE, "line %d, column %d: %s", why.line, why.column, json_problem(&why));
     else
         expr_define(builder, root, schema_value(&s, s.root));
     json_decref(s.root);

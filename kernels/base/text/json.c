@@ -7,19 +7,21 @@
 #include <stdlib.h>
 #include <string.h>
 
+const char *json_problem(const json_error_t *problem) {
+    const enum json_error_code code = json_error_code(problem);
+    const bool zero = code == json_error_null_character || code == json_error_null_byte_in_key;
+    return zero ? "\\u0000: no text may hold a zero byte" : problem->text;
+}
+
 Status json_parse(const char *name, const char *text, size_t size, json_t **value, Error *error) {
     json_error_t problem;
     *value = NULL;
     if (!size) return error_set(error, STATUS_FILE, "%s: not valid JSON: it is empty", name);
     *value = json_loadb(text, size, JSON_REJECT_DUPLICATES, &problem);
     if (*value != NULL) return STATUS_OK;
-    const enum json_error_code code = json_error_code(&problem);
-    if (code == json_error_null_character || code == json_error_null_byte_in_key) // it names its own flag
-        return error_set(error, STATUS_FILE, "%s:%d: \\u0000: no text may hold a zero byte", name,
-                         problem.line);
-    char shown[JSON_ERROR_TEXT_LENGTH]; // it quotes the file
-    text_copy_printable(shown, sizeof shown, problem.text, strlen(problem.text));
-    return error_set(error, STATUS_FILE, "%s:%d: not valid JSON: %s", name, problem.line, shown);
+    const char *says = json_problem(&problem);
+    return error_set(error, STATUS_FILE, "%s:%d: %s%s", name, problem.line,
+                     says == problem.text ? "not valid JSON: " : "", says);
 }
 
 // Whether a terminal obeys a character, or turns the order of others by it: all Bidi_Control of Unicode.

@@ -13,6 +13,9 @@
 // STATUS_FILE with `name`, the line and what is wrong there.
 Status json_parse(const char *name, const char *text, size_t size, json_t **value, Error *error);
 
+// What a problem of jansson's is: its text, or one of ours where that names a flag that whoever wrote the file cannot set.
+const char *json_problem(const json_error_t *problem);
+
 // Member `key`, or NULL where it is missing, null, or `object` is no object.
 static inline json_t *json_member(const json_t *object, const char *key) {
     json_t *value = json_object_get(object, key);

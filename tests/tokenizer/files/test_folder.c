@@ -64,6 +64,8 @@ static void special_tokens_by_name(void **state) {
     tokenizer_close(t);
     folder_write_text(folder, "tokenizer_config.json", "{\"bos_token\": ");
     tokenizer_files_refused(folder, STATUS_FILE, "tokenizer_config.json: line 1");
+    folder_write_text(folder, "tokenizer_config.json", "{\"bos_token\": \"\\u0000\"}");
+    tokenizer_files_refused(folder, STATUS_FILE, "\\u0000: no text may hold a zero byte");
     folder_remove(folder);
 }
 
