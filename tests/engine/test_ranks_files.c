@@ -51,6 +51,7 @@ static void double_layers(const char *folder) {
     memcpy(&size, bytes.data, sizeof size);
     const uint8_t *data = bytes.data + sizeof size + size;
     const size_t n = bytes.size - sizeof size - size;
+    size_t last = 0; // where the layer's last tensor ends: nothing may stand behind the second one's
     json_t *header = json_loadb((char *)bytes.data + sizeof size, size, 0, NULL), *second = json_object(),
            *value;
     assert_non_null(header);
@@ -63,6 +64,7 @@ static void double_layers(const char *folder) {
         json_t *copy = json_deep_copy(value), *offsets = json_object_get(copy, "data_offsets");
         for (size_t i = 0; i < 2; i++) {
             json_t *offset = json_array_get(offsets, i);
+            if ((size_t)json_integer_value(offset) > last) last = (size_t)json_integer_value(offset);
             json_integer_set(offset, json_integer_value(offset) + (json_int_t)n);
         }
         json_object_set_new(second, name, copy);
@@ -73,7 +75,7 @@ static void double_layers(const char *folder) {
     bytes_add(&doubled, &size, sizeof size);
     bytes_add(&doubled, text, strlen(text));
     for (size_t i = strlen(text); i < size; i++) bytes_add(&doubled, " ", 1);
-    bytes_add(&doubled, data, n), bytes_add(&doubled, data, n);
+    bytes_add(&doubled, data, n), bytes_add(&doubled, data, last);
     FILE *file = fopen(path, "wb");
     assert_true(file && fwrite(doubled.data, 1, doubled.size, file) == doubled.size && fclose(file) == 0);
     free(text);
