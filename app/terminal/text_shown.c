@@ -108,21 +108,17 @@ bool text_print_escaped(FILE *out, const char *bytes, size_t n) {
     return ok;
 }
 
+typedef enum Spelling { AS_TEXT, AS_NAME, AS_PATH } Spelling; // a path: each of its names
+
 // Whether a byte of a name cannot stand for itself: see text_name().
-static bool is_misread(const char *name, size_t i) {
-    const bool last = !name[i + 1];
-    if (name[i] == ' ') return !i || last;
-    return name[i] == '\\' && (last || name[i + 1] == 'x' || name[i + 1] == 'u');
+static bool is_misread(const char *text, size_t i, Spelling spelling) {
+    const bool path = spelling == AS_PATH, first = !i || (path && text[i - 1] == '/'),
+               last = !text[i + 1] || (path && text[i + 1] == '/');
+    if (text[i] == ' ') return first || last;
+    return text[i] == '\\' && (last || text[i + 1] == 'x' || text[i + 1] == 'u');
 }
 
-// The same of each name in a path.
-static bool is_misread_in_path(const char *path, size_t i) {
-    const bool last = !path[i + 1] || path[i + 1] == '/';
-    if (path[i] == ' ') return !i || path[i - 1] == '/' || last;
-    return path[i] == '\\' && (last || path[i + 1] == 'x' || path[i + 1] == 'u');
-}
-
-static TextEscaped escape(const char *text, bool (*misread)(const char *text, size_t i)) {
+static TextEscaped escape(const char *text, Spelling spelling) {
     static const char ELLIPSIS[] = "…";
     TextEscaped escaped;
     size_t at = 0, n = strlen(text);
@@ -131,7 +127,7 @@ static TextEscaped escape(const char *text, bool (*misread)(const char *text, si
             memcpy(escaped.text + at, ELLIPSIS, sizeof ELLIPSIS);
             return escaped;
         }
-        if (misread && misread(text, i))
+        if (spelling != AS_TEXT && is_misread(text, i, spelling))
             size = (size_t)snprintf(escaped.text + at, TEXT_SIGN, "\\x%02x", (unsigned)text[i]), used = 1;
         else
             used = utf8_spell(text + i, n - i, escaped.text + at, &size);
@@ -141,15 +137,15 @@ static TextEscaped escape(const char *text, bool (*misread)(const char *text, si
 }
 
 TextEscaped text_escaped(const char *text) {
-    return escape(text, NULL);
+    return escape(text, AS_TEXT);
 }
 
 TextEscaped text_name(const char *name) {
-    return escape(name, is_misread);
+    return escape(name, AS_NAME);
 }
 
 TextEscaped text_path(const char *path) {
-    return escape(path, is_misread_in_path);
+    return escape(path, AS_PATH);
 }
 
 TextEscaped text_shell_word(const char *text) {

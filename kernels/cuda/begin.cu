@@ -122,7 +122,7 @@ struct TileCut {
         return false;
     }
 
-    // A sequence's tiles.
+    // Whether a sequence's tiles are.
     bool few(const StepSequence *q) const {
         return all_few || (!none_few && (q->n_tokens == 1 || most == 1));
     }

@@ -200,13 +200,13 @@ enum { TILE_TOKENS = 128 }; // rows of x of a block of gemm/tile.cu; two blocks 
 // Columns of y, that is rows of W, of a tile: 128, 192 or 256.
 int dispatch_tile_columns(const Card *card, GemmEpilogue epilogue, int n, int rows);
 
-// Tiles of unpack: their rows of x, 256 or 128, and whether clusters share out tiles' columns, too. Into how many runs, at
-// most.
+// Tiles of unpack: their rows of x, 256 or 128, and whether clusters share out tiles' columns, too.
 typedef struct UnpackTiles {
     int tokens;
     bool shared;
 } UnpackTiles;
 UnpackTiles dispatch_unpack(const Card *card, StepKind kind, int n, int rows, int cols);
+// Into how many runs of columns these are shared out, at most.
 int64_t dispatch_unpack_runs(int64_t tiles, int cols);
 
 typedef enum HeadsKernel { HEADS_ANY, HEADS_TOGETHER, HEADS_WHOLE } HeadsKernel;
