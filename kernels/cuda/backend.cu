@@ -1,5 +1,6 @@
 // The backend itself: its scratch, opening and closing, memory, and the table of ops. What a new op takes: kernels/ops.h.
 #include "kernels/cuda/backend.cuh"
+#include "kernels/cuda/device/handover.cuh"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -119,10 +120,19 @@ Status cuda_room(CudaBackend *cuda, Room *room, size_t bytes, bool pinned, const
     return STATUS_OK;
 }
 
+size_t cuda_handover_bytes(const CudaBackend *cuda) {
+    return HANDOVER_A_SM * (size_t)cuda->device.card.n_sms;
+}
+
+Status cuda_reserve_handover(CudaBackend *cuda, Error *error) {
+    return cuda_room(cuda, &cuda->scratch.handover, cuda_handover_bytes(cuda), false, "what blocks hand over",
+                     error);
+}
+
 // ---- open, close ---------------------------------------------------------------------------------------------
 
 static void free_scratch(CudaScratch *scratch) {
-    Room *rooms[] = {&scratch->step, &scratch->flat, &scratch->parts, &scratch->arrived};
+    Room *rooms[] = {&scratch->step, &scratch->handover, &scratch->parts, &scratch->arrived};
     for (Room *room : rooms)
         if (room->memory) cudaFree(room->memory);
     if (scratch->staging.memory) cudaFreeHost(scratch->staging.memory);

@@ -56,7 +56,7 @@ struct CudaScratch {
 
     Room step, staging;  // a step's arrays, and their pinned source
     cudaEvent_t staged;  // when that may be written again
-    Room flat;           // sums of flat GEMMs: flat/flat.cu
+    Room handover;       // what blocks of a launch leave each other: device/handover.cuh
     Room parts, arrived; // what splits of attention hand to each other: attention/split.cuh
 };
 
@@ -241,6 +241,9 @@ Status cuda_room(CudaBackend *cuda, Room *room, size_t bytes, bool pinned, const
 static inline size_t cuda_room_bytes(size_t bytes) {
     return bytes + bytes / 2;
 }
+// scratch.handover, which an op sees to, but may not while a graph is captured.
+Status cuda_reserve_handover(CudaBackend *cuda, Error *error);
+size_t cuda_handover_bytes(const CudaBackend *cuda);
 
 // ---- one op of ops.h each --------------------------------------------------------------------------------------
 

@@ -46,6 +46,7 @@ Status split_reserve(CudaBackend *cuda, const AttendHeads *heads, Error *error) 
         if (arrived < arrived_of_tiles) arrived = arrived_of_tiles;
     }
     Status status = cuda_room(cuda, &cuda->scratch.parts, parts, false, what, error);
+    if (!status && cuda->step.kind == STEP_ANY) status = cuda_reserve_handover(cuda, error);
     return status ? status : cuda_room(cuda, &cuda->scratch.arrived, arrived, false, what, error);
 }
 

@@ -20,7 +20,6 @@ struct SplitArguments {
     // What of the cache the kernels before it write are the keys of the step's own tokens, and these known by their
     // positions: in a step whose sequences are independent, of a token each, or that has one sequence.
     bool early, independent;
-    bool all_there;  // see splits_all_there()
     int parts;       // rows of a step's widest tile, of all KV heads: results of a split
     int row_tiles;   // blocks that share the rows of a KV head
     int group_shift; // int8, int4: log2 of their group
@@ -33,12 +32,14 @@ struct SplitArguments {
     float2 *weights; // [n_splits, parts] largest score and sum
     DeviceCounts *counts;
     unsigned *arrived; // [n_splits, n_kv_heads·row_tiles] of the tile's first split; zero between launches
+    void *handover;    // where blocks that are all there at once leave their results: split_handover()
 };
 
-// Whether blocks may wait for each other: each has a multiprocessor's room. Not where a row's bits must be the same beside any
-// others, for the order of a join goes by how many rows a block has of it.
-static inline bool splits_all_there(const CudaBackend *cuda, dim3 grid) {
-    return cuda->step.kind == STEP_ANY && (int64_t)grid.x * grid.y <= cuda->device.card.n_sms;
+// The scratch of device/handover.cuh if blocks may wait for each other, each with a multiprocessor's room, else NULL. Not where
+// a row's bits must be the same beside any others, for the order of a join goes by how many rows a block has of it.
+static inline void *split_handover(const CudaBackend *cuda, dim3 grid) {
+    const bool all = cuda->step.kind == STEP_ANY && (int64_t)grid.x * grid.y <= cuda->device.card.n_sms;
+    return all ? cuda->scratch.handover.memory : NULL;
 }
 
 // Scratch for the splits of the step that was staged.

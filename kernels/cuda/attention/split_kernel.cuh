@@ -188,7 +188,7 @@ template <DType TYPE> cudaError_t split_launch(CudaBackend *cuda, const SplitArg
             typedef decltype(of) Kernel;
             SplitArguments a = described<Kernel>(*arguments);
             dim3 grid((unsigned)(a.l.a.n_kv_heads * a.row_tiles), (unsigned)cuda->step.n_splits);
-            a.all_there = splits_all_there(cuda, grid);
+            a.handover = split_handover(cuda, grid);
             const size_t shared = evenly_shared(card, grid, Kernel::Shape::BLOCKS, Kernel::SHARED);
             cudaError_t code = Kernel::allow_shared(card);
             if (code != cudaSuccess) return code;

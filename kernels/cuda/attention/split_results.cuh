@@ -4,6 +4,7 @@
 #define PALAVER_KERNELS_CUDA_ATTENTION_SPLIT_RESULTS_CUH
 
 #include "kernels/cuda/attention/split_warp.cuh"
+#include "kernels/cuda/device/handover.cuh"
 
 // Of a block's warps or warpgroups, where their rings were, with bases of weights and their sums. Rows are padded, so that
 // what a warp's lanes leave at once falls into different banks.
@@ -84,10 +85,11 @@ template <class Shape, int HEAD> struct SplitQuads {
     __device__ bool there(int t) const { return row(t) < n_rows && element(t) < dim; }
 };
 
-// The block's results: rows of y if they are the whole, else for who puts the splits' together, from `part` on.
-template <class Shape, int HEAD>
-__device__ inline void join_results(const SplitArguments &s, const SplitResults<Shape, HEAD> &r,
-                                    const int64_t *places, int n_rows, int64_t part, bool whole) {
+// The block's results, row by row and four elements at a time: take(row, its first element, four elements, the row's base and
+// sum of weights).
+template <class Shape, int HEAD, class Take>
+__device__ inline void join_results(const SplitArguments &s, const SplitResults<Shape, HEAD> &r, int n_rows,
+                                    Take take) {
     constexpr int N = Shape::RESULTS;
     typedef SplitQuads<Shape, HEAD> Quads;
     const Quads quads = {n_rows, s.l.a.head_dim};
@@ -103,12 +105,7 @@ __device__ inline void join_results(const SplitArguments &s, const SplitResults<
         const float2 all = weigh_few(own, factors);
 #pragma unroll
         for (int i = 0; i < N; i++) add_times(sum, factors[i], *(const float4 *)&r.sums[i][row][d]);
-        if (whole) {
-            write_result(s, places[row] + d, sum, all);
-        } else {
-            *(float4 *)(s.sums + (part + row) * quads.dim + d) = sum;
-            if (d == 0) s.weights[part + row] = all;
-        }
+        take(row, d, sum, all);
     }
 }
 
@@ -279,28 +276,115 @@ __device__ inline bool last_of_splits(unsigned *arrived, unsigned n) {
     return last;
 }
 
-// The end of a block: its results, and the tile's, by the last block to arrive; by each a share of the rows, if all are
-// there at once and the results so many that they take longer than waiting for each other (NOTES).
+// ---- blocks that are all there at once: each puts a share of the tile's rows together -----------------------------
+//
+// Results are handed over as device/handover.cuh has it. A warp reads a row, or two, or half of one: a row's base and sum stand
+// there once for each warp, which clears them when all its lanes have them.
+template <class Shape, int HEAD> struct SplitPlace {
+    static constexpr int COPIES = (HEAD + 127) / 128;
+    uint4 sums[Shape::HEADS * HEAD / 4];
+    unsigned long long weights[(Shape::HEADS * COPIES + 1) / 2 * 2];
+};
+
+template <class Shape, int HEAD>
+__device__ inline void hand_over(const SplitArguments &s, const SplitResults<Shape, HEAD> &r, int n_rows,
+                                 SplitPlace<Shape, HEAD> *place) {
+    static_assert(sizeof *place <= HANDOVER_A_SM, "what a block has room for");
+    join_results(s, r, n_rows, [&](int row, int d, float4 sum, float2 all) {
+        store_relaxed(&place->sums[(row * HEAD + d) / 4],
+                      make_uint4(part_word(sum.x), part_word(sum.y), part_word(sum.z), part_word(sum.w)));
+        if (d % 128 == 0)
+            store_relaxed(&place->weights[row * place->COPIES + d / 128],
+                          (unsigned long long)part_word(all.y) << 32 | part_word(all.x));
+    });
+}
+
+// Rows first, first + 1, … of the tile's n splits, whose blocks' places are `stride` apart, in their order, as they come.
+template <class Shape, int HEAD>
+__device__ inline void take_over(const SplitArguments &s, const int64_t *places, int first, int n_rows, int n,
+                                 SplitPlace<Shape, HEAD> *from, int stride) {
+    typedef SplitQuads<Shape, HEAD> Quads;
+    enum { AT_ONCE = 4 };
+    const Quads quads = {n_rows, s.l.a.head_dim};
+#pragma unroll 1
+    for (int t = 0; t * Quads::THREADS < n_rows * Quads::EACH; t++) {
+        const bool there = quads.there(t);
+        const int row = there ? first + Quads::row(t) : first, d = there ? Quads::element(t) : 0;
+        float4 sum = make_float4(0, 0, 0, 0);
+        float2 whole = make_float2(-INFINITY, 0);
+#pragma unroll 1
+        for (int p = 0; p < n; p += AT_ONCE) {
+            SplitPlace<Shape, HEAD> *place = from + p * stride;
+            uint4 found[AT_ONCE];
+            unsigned long long weight[AT_ONCE];
+            bool all;
+            do {
+                all = true;
+#pragma unroll
+                for (int i = 0; i < AT_ONCE; i++) {
+                    if (p + i >= n) break;
+                    found[i] = load_relaxed_4(&place[i * stride].sums[(row * HEAD + d) / 4].x);
+                    weight[i] = load_relaxed(&place[i * stride].weights[row * place->COPIES + d / 128]);
+                }
+#pragma unroll
+                for (int i = 0; i < AT_ONCE; i++)
+                    if (p + i < n) all = all && is_whole(found[i]) && (uint32_t)weight[i] && weight[i] >> 32;
+            } while (!__all_sync(~0u, all || !there));
+            float2 own[AT_ONCE + 1];
+            float4 parts[AT_ONCE];
+            float factors[AT_ONCE + 1];
+#pragma unroll
+            for (int i = 0; i < AT_ONCE; i++) {
+                own[i] = make_float2(-INFINITY, 0), parts[i] = make_float4(0, 0, 0, 0);
+                if (p + i >= n) continue;
+                part_value((uint32_t)weight[i], &own[i].x),
+                    part_value((uint32_t)(weight[i] >> 32), &own[i].y);
+                part_value(found[i].x, &parts[i].x), part_value(found[i].y, &parts[i].y);
+                part_value(found[i].z, &parts[i].z), part_value(found[i].w, &parts[i].w);
+                if (!there) continue;
+                store_relaxed(&place[i * stride].sums[(row * HEAD + d) / 4], make_uint4(0, 0, 0, 0));
+                if (d % 128 == 0)
+                    store_relaxed(&place[i * stride].weights[row * place->COPIES + d / 128], 0ull);
+            }
+            own[AT_ONCE] = whole;
+            whole = weigh_few(own, factors);
+            const float before = factors[AT_ONCE];
+            sum = make_float4(before * sum.x, before * sum.y, before * sum.z, before * sum.w);
+#pragma unroll
+            for (int i = 0; i < AT_ONCE; i++) add_times(sum, factors[i], parts[i]);
+        }
+        if (there) write_result(s, places[row] + d, sum, whole);
+    }
+}
+
+// ---- the end of a block: its results, and the tile's ----------------------------------------------------------------
+
 template <class Shape, int HEAD>
 __device__ inline void end_split(const SplitBlock &block, SplitResults<Shape, HEAD> *results,
                                  const int64_t *places) {
-    enum { RESULTS_FOR_ONE = 64 };
     const SplitArguments &s = block.s;
-    const int n = block.tile.n_splits, own = block.split - block.tile.first_split;
-    join_results<Shape, HEAD>(s, *results, places, block.n_rows, block.part(), n == 1);
-    if (n == 1) return;
-    unsigned *arrived = s.arrived + (int64_t)block.tile.first_split * gridDim.x + blockIdx.x;
-    int first = 0, n_rows = block.n_rows;
-    if (s.all_there && n * n_rows > RESULTS_FOR_ONE) {
-        meet_splits(arrived, (unsigned)n);
-        const int each = (n_rows + n - 1) / n;
-        first = own * each, n_rows = min(each, n_rows - first);
-        if (n_rows <= 0) return;
-    } else if (!last_of_splits(arrived, (unsigned)n)) {
+    const int n = block.tile.n_splits, own = block.split - block.tile.first_split, n_rows = block.n_rows;
+    const int64_t part = block.part();
+    if (n == 1)
+        return join_results(s, *results, n_rows, [&](int row, int d, float4 sum, float2 all) {
+            write_result(s, places[row] + d, sum, all);
+        });
+    if (s.handover) {
+        SplitPlace<Shape, HEAD> *place = (SplitPlace<Shape, HEAD> *)s.handover + blockIdx.x;
+        const int each = (n_rows + n - 1) / n, first = own * each;
+        hand_over(s, *results, n_rows, place + block.split * gridDim.x);
+        if (first < n_rows)
+            take_over(s, places, first, min(each, n_rows - first), n,
+                      place + block.tile.first_split * gridDim.x, gridDim.x);
         return;
     }
-    join_splits<Shape, HEAD>(s, places + first, n_rows, n, block.part() - (int64_t)own * s.parts + first,
-                             results);
+    join_results(s, *results, n_rows, [&](int row, int d, float4 sum, float2 all) {
+        *(float4 *)(s.sums + (part + row) * s.l.a.head_dim + d) = sum;
+        if (d == 0) s.weights[part + row] = all;
+    });
+    if (!last_of_splits(s.arrived + (int64_t)block.tile.first_split * gridDim.x + blockIdx.x, (unsigned)n))
+        return;
+    join_splits<Shape, HEAD>(s, places, n_rows, n, part - (int64_t)own * s.parts, results);
 }
 
 #endif

@@ -280,7 +280,7 @@ template <int HEAD> static cudaError_t allow_shared() {
 template <int HEAD> static cudaError_t launch(CudaBackend *cuda, SplitArguments a) {
     a.row_tiles = (a.parts / a.l.a.n_kv_heads + SPLIT_WGMMA_ROWS - 1) / SPLIT_WGMMA_ROWS;
     const dim3 grid((unsigned)(a.l.a.n_kv_heads * a.row_tiles), (unsigned)cuda->step.n_splits);
-    a.all_there = splits_all_there(cuda, grid);
+    a.handover = split_handover(cuda, grid);
     cudaError_t code = allow_shared<HEAD>();
     if (code != cudaSuccess) return code;
     return launch_dependent(cuda, split_wgmma_kernel<HEAD>, grid, WGMMA_SPLIT_THREADS, shared_bytes<HEAD>(),

@@ -15,7 +15,7 @@ struct GraphKey {
     StepKind kind;
     bool evicted, tempered;
     uint32_t page_size;
-    const void *step, *parts, *arrived, *flat, *slot_positions, *logits, *x;
+    const void *step, *parts, *arrived, *handover, *slot_positions, *logits, *x;
 };
 
 struct DecodeGraph {
@@ -73,7 +73,7 @@ static size_t lay_out(const CudaBackend *cuda, DecodeGraphs *b, char *base) {
 
 size_t decode_graphs_bytes(const CudaBackend *cuda) {
     DecodeGraphs b;
-    return lay_out(cuda, &b, NULL) + cuda_room_bytes(flat_bytes(cuda));
+    return lay_out(cuda, &b, NULL) + cuda_room_bytes(cuda_handover_bytes(cuda));
 }
 
 static Status graphs_open(CudaBackend *cuda, Error *error) {
@@ -185,7 +185,7 @@ static Status prepare(CudaBackend *cuda, const DecodeStep *t, DecodeGraph **grap
     SplitPlan plan;
     Status status = cuda_check_step(cuda, t->step, error);
     if (!status && !cuda->graphs) status = graphs_open(cuda, error);
-    if (!status) status = flat_reserve(cuda, error);
+    if (!status) status = cuda_reserve_handover(cuda, error);
     if (!status) status = cuda_split_plan(cuda, t->step, &heads, t->kv, &plan, error);
     if (status) return status;
     StageRoom room = cuda_stage_room(cuda, t->step, &plan);
@@ -208,7 +208,7 @@ static Status prepare(CudaBackend *cuda, const DecodeStep *t, DecodeGraph **grap
     key.page_size = cuda->step.pages.size;
     key.step = cuda->scratch.step.memory, key.parts = cuda->scratch.parts.memory,
     key.arrived = cuda->scratch.arrived.memory;
-    key.flat = cuda->scratch.flat.memory, key.slot_positions = cuda->step.slot_positions,
+    key.handover = cuda->scratch.handover.memory, key.slot_positions = cuda->step.slot_positions,
     key.logits = t->logits, key.x = t->x;
     return find_graph(cuda, t, &key, graph, error);
 }

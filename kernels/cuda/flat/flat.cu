@@ -63,17 +63,6 @@ static cudaError_t launch(CudaBackend *cuda, FlatArguments *a) {
     return code;
 }
 
-// ---- scratch -------------------------------------------------------------------------------------------------
-
-size_t flat_bytes(const CudaBackend *cuda) {
-    return (size_t)FLAT_BLOCKS_A_SM * (size_t)cuda->device.card.n_sms * FLAT_WARPS * (FLAT_MOST / 8) * 32 *
-           sizeof(uint4);
-}
-
-Status flat_reserve(CudaBackend *cuda, Error *error) {
-    return cuda_room(cuda, &cuda->scratch.flat, flat_bytes(cuda), false, "flat GEMMs", error);
-}
-
 // ---- the GEMM -------------------------------------------------------------------------------------------------
 
 FlatArguments flat_arguments(const CudaBackend *cuda, const Gemm *g, int part, int first, int row) {
@@ -94,12 +83,12 @@ FlatArguments flat_arguments(const CudaBackend *cuda, const Gemm *g, int part, i
     a.y = (char *)g->y + ((size_t)first * (size_t)a.y_stride + (size_t)row) * out;
     a.bias = g->bias ? g->bias + row : NULL, a.other = g->other;
     a.activation = cuda->shape->activation;
-    a.parts = (uint4 *)cuda->scratch.flat.memory;
+    a.parts = (uint4 *)cuda->scratch.handover.memory;
     return a;
 }
 
 Status flat_gemm(CudaBackend *cuda, const Gemm *g, Error *error) {
-    Status status = flat_reserve(cuda, error);
+    Status status = cuda_reserve_handover(cuda, error);
     cudaError_t code = cudaSuccess;
     for (int first = 0; first < g->n && !status && code == cudaSuccess; first += FLAT_MOST)
         for (int i = 0, row = 0; i < g->w->n_parts && code == cudaSuccess; row += g->w->part[i++].rows) {

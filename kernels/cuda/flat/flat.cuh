@@ -19,10 +19,6 @@ enum {
     FLAT_BLOCKS_A_SM = 2, // of a multiprocessor, at most
 };
 
-// Scratch for them; flat_gemm() sees to it too, but may not while a graph is captured.
-Status flat_reserve(CudaBackend *cuda, Error *error);
-size_t flat_bytes(const CudaBackend *cuda);
-
 // ---- the kernels ---------------------------------------------------------------------------------------------
 
 struct FlatArguments {

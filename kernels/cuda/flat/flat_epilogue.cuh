@@ -7,6 +7,7 @@
 #include "kernels/cuda/activation.cuh"
 #include "kernels/cuda/flat/flat.cuh"
 #include "kernels/cuda/rope.cuh"
+#include "kernels/cuda/device/handover.cuh"
 #include "kernels/cuda/device/ptx.cuh"
 #include "kernels/cuda/w8/w8.cuh"
 
@@ -58,24 +59,10 @@ template <int TILES> __device__ inline void fetch_for_end(const FlatArguments &a
 
 // ---- sums of a tile that several blocks share -------------------------------------------------------------------
 //
-// A block that does not begin a tile leaves its sums for the one that does, in a place of its own, and goes on. No flag
-// says that they are there: a word of the place is 0 until the sum's bits, inverted, stand in it, and 0 again once they
-// have been taken, so that each word is whole by itself and nothing has to be fenced. Bits of ones are not left: of a
-// float another NaN stands for them, and no sum of products of 8 bits has the integer whose bits these would be.
-
-__device__ inline uint32_t part_word(float v) {
-    const uint32_t word = ~__float_as_uint(v);
-    return word ? word : ~0x7fffffffu;
-}
-__device__ inline uint32_t part_word(int v) {
-    return (uint32_t)v ^ 0x80000000u;
-}
-__device__ inline void part_value(uint32_t word, float *v) {
-    *v = __uint_as_float(~word);
-}
-__device__ inline void part_value(uint32_t word, int *v) {
-    *v = (int)(word ^ 0x80000000u);
-}
+// A block that does not begin a tile leaves its sums for the one that does, in a place of its own, and goes on:
+// device/handover.cuh.
+static_assert(FLAT_BLOCKS_A_SM * FLAT_WARPS * (FLAT_MOST / 8) * 32 * sizeof(uint4) <= HANDOVER_A_SM,
+              "a place for each");
 
 template <int TILES, class Sum> __device__ inline void leave_part(uint4 *part, const Sum c[TILES][4]) {
 #pragma unroll
@@ -102,7 +89,7 @@ template <int TILES, class Sum> __device__ inline void take_parts(uint4 *part, i
             for (int j = 0; j < AT_ONCE; j++)
 #pragma unroll
                 for (int i = 0; i < TILES; i++)
-                    if (j < n) whole = whole && v[j][i].x && v[j][i].y && v[j][i].z && v[j][i].w;
+                    if (j < n) whole = whole && is_whole(v[j][i]);
         } while (!__all_sync(~0u, whole));
 #pragma unroll
         for (int j = 0; j < AT_ONCE; j++) {

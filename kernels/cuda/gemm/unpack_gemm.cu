@@ -35,7 +35,7 @@ static UnpackLaunch *kernels_for(int format) {
 }
 
 Status unpack_gemm(CudaBackend *cuda, const Gemm *g, Error *error) {
-    Status status = flat_reserve(cuda, error); // where tiles are cut
+    Status status = cuda_reserve_handover(cuda, error); // where tiles are cut
     cudaError_t code = cudaSuccess;
     for (int i = 0, row = 0; i < g->w->n_parts && !status && code == cudaSuccess;
          row += g->w->part[i++].rows) {
