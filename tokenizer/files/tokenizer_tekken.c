@@ -59,10 +59,11 @@ static Status read_pieces(const TekkenFile *file, Error *error) {
     json_t *entry;
     json_array_foreach(file->vocab, i, entry) {
         const json_t *rank = json_member(entry, "rank");
-        const char *bytes = json_text(entry, "token_bytes");
+        const char *bytes;
         int64_t value = json_is_integer(rank) ? json_integer_value(rank) : -1;
         if (value < 0) return error_set(error, STATUS_FILE, "piece %zu has no rank", i);
         if (value >= n) continue;
+        if (json_read_text(entry, "token_bytes", &bytes, error)) return error_prefix(error, "piece %zu: ", i);
         Status status = ranks_set_piece(file->tokenizer, (int32_t)(file->n_specials + value), bytes,
                                         strlen(bytes), error);
         if (status) return status;
@@ -81,8 +82,10 @@ static Status read_specials(const TekkenFile *file, Error *error) {
         if (id < 0 || id >= file->n_specials)
             return error_set(error, STATUS_FILE, "special token %zu has no rank below %lld", i,
                              (long long)file->n_specials);
-        if (!status)
-            status = ranks_add_special(file->tokenizer, (int32_t)id, json_text(entry, "token_str"), error);
+        const char *text;
+        if (!status && json_read_text(entry, "token_str", &text, error))
+            return error_prefix(error, "special token %zu: ", i);
+        if (!status) status = ranks_add_special(file->tokenizer, (int32_t)id, text, error);
     }
     const char *version = json_text(file->config, "version");
     const bool old = version[0] == 'v' && version[1] >= '1' && version[1] < '7' && !version[2];
@@ -140,7 +143,8 @@ static Status load(TekkenFile *file, const json_t *root, Error *error) {
     file->config = json_member(root, "config");
     file->vocab = json_member(root, "vocab");
     file->specials = json_member(root, "special_tokens");
-    const char *pattern = json_text(file->config, "pattern");
+    const char *pattern;
+    if (json_read_text(file->config, "pattern", &pattern, error)) return error_prefix(error, "config.");
     if (!*pattern || !json_is_array(file->vocab))
         return error_set(error, STATUS_FILE, "there is no config.pattern, or no vocab");
     Status status = read_sizes(file, error);
@@ -165,9 +169,12 @@ static Status load(TekkenFile *file, const json_t *root, Error *error) {
 
 Status tokenizer_load_tekken(Tokenizer *tokenizer, const char *data, size_t size, Error *error) {
     json_error_t at;
-    json_t *root = json_loadb(data, size, JSON_ALLOW_NUL, &at); // the text of the first piece is a NUL
+    // Unlike other files of tokenizers it may have zero bytes, as every tekken.json has one: the token_str of the piece of
+    // byte 0, which nobody reads, for its token_bytes say the same. Texts that are read must have none.
+    json_t *root = json_loadb(data, size, JSON_ALLOW_NUL, &at);
     TekkenFile file = {.tokenizer = tokenizer};
-    if (!root) return error_set(error, STATUS_FILE, "line %d, column %d: %s", at.line, at.column, at.text);
+    if (!root)
+        return error_set(error, STATUS_FILE, "line %d, column %d: %s", at.line, at.column, json_problem(&at));
     Status status = load(&file, root, error);
     json_decref(root);
     return status;

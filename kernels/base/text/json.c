@@ -7,10 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define ZERO_BYTE "\\u0000: no text may hold a zero byte"
+
 const char *json_problem(const json_error_t *problem) {
     const enum json_error_code code = json_error_code(problem);
     const bool zero = code == json_error_null_character || code == json_error_null_byte_in_key;
-    return zero ? "\\u0000: no text may hold a zero byte" : problem->text;
+    return zero ? ZERO_BYTE : problem->text;
 }
 
 Status json_parse(const char *name, const char *text, size_t size, json_t **value, Error *error) {
@@ -93,4 +95,10 @@ Status json_read_string(const json_t *object, const char *what, const char *key,
     if (!json_is_string(found)) return wrong_type(what, key, "a string", error);
     text_copy_printable(value, size, json_string_value(found), json_string_length(found));
     return STATUS_OK;
+}
+
+Status json_read_text(const json_t *object, const char *key, const char **text, Error *error) {
+    *text = json_text(object, key);
+    const size_t size = json_string_length(json_member(object, key));
+    return strlen(*text) == size ? STATUS_OK : error_set(error, STATUS_FILE, "%s: " ZERO_BYTE, key);
 }

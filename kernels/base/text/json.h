@@ -45,6 +45,8 @@ Status json_read_number(const json_t *object, const char *what, const char *key,
 Status json_read_bool(const json_t *object, const char *what, const char *key, bool *value, Error *error);
 Status json_read_string(const json_t *object, const char *what, const char *key, char *value, size_t size,
                         Error *error); // cut to fit, printable
+// json_text() of what was parsed with JSON_ALLOW_NUL: STATUS_FILE where a zero byte would end it early.
+Status json_read_text(const json_t *object, const char *key, const char **text, Error *error);
 
 // A value as jansson writes it, with \uNNNN for what a terminal would obey besides (utf8_is_obeyed): who parses it reads the
 // same. To free(); NULL: no memory.

@@ -42,6 +42,13 @@ static void wrong_tekken(void **state) {
                  "{\"config\": {\"pattern\": \"(\", \"default_vocab_size\": 2, "
                  "\"default_num_special_tokens\": 1}, \"vocab\": [{}]}",
                  STATUS_UNSUPPORTED, "pattern");
+    refuses_file(NAME, "{\"config\": {\"pattern\": \"a\\u0000\"}, \"vocab\": [{}]}", STATUS_FILE,
+                 "tekken.json: config.pattern: \\u0000: no text may hold a zero byte");
+    refuses_file(NAME,
+                 "{\"config\": {\"pattern\": \"a\", \"default_vocab_size\": 2, "
+                 "\"default_num_special_tokens\": 1}, \"vocab\": [{\"rank\": 0, \"token_bytes\": "
+                 "\"AA==\\u0000\", \"token_str\": \"\\u0000\"}]}",
+                 STATUS_FILE, "piece 0: token_bytes: \\u0000: no text may hold a zero byte");
 }
 
 // A copy of the golden tekken.json in which `to`, of the same length, stands for `from`; folder_remove() it.
@@ -70,6 +77,12 @@ static void odd_tekken(void **state) {
     folder_remove(folder);
     folder = changed_tekken("\"<unk>\"", "\"</s>\" ");
     tokenizer_files_refused(folder, STATUS_FILE, "the special token '</s>' has two ids, the second is 2");
+    folder_remove(folder);
+    folder = changed_tekken("\"[INST]\"", "\"\\u0000\"");
+    tokenizer_files_refused(folder, STATUS_FILE, "special token 3: token_str: \\u0000: no text may hold a");
+    folder_remove(folder);
+    folder = changed_tekken("\"num_vocab_tokens\":1000", "\"\\u0000\":1,\"num_v\":1000");
+    tokenizer_files_refused(folder, STATUS_FILE, ": \\u0000: no text may hold a zero byte");
     folder_remove(folder);
     folder = changed_tekken("\"num_vocab_tokens\":1000", "\"\\u001b[31m\":1,\"type\":2");
     if (tokenizer_open_folder(folder, &t, &error)) fail_msg("%s", error.message);
