@@ -1,5 +1,7 @@
 #include "tokenizer/tokenizer.h"
 
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,6 +27,41 @@ void tokenizer_close(Tokenizer *tokenizer) {
     added_tokens_free(&tokenizer->added_normalized);
     vocabulary_free(&tokenizer->vocabulary);
     free(tokenizer);
+}
+
+// ---- what is told -----------------------------------------------------------------------------------------------
+
+void tokenizer_tell(Tokenizer *tokenizer, const char *format, ...) {
+    const size_t n = strlen(tokenizer->notice), room = sizeof tokenizer->notice - n;
+    const int used = snprintf(tokenizer->notice + n, room, "%s", n > 0 ? "; " : "");
+    va_list list;
+    va_start(list, format);
+    if ((size_t)used < room) vsnprintf(tokenizer->notice + n + used, room - (size_t)used, format, list);
+    va_end(list);
+}
+
+bool tokenizer_mark_end(Tokenizer *tokenizer, const char *key, int64_t id) {
+    enum { MOST_TOLD = 4 };
+    if (id >= 0 && id < tokenizer->vocabulary.n) {
+        vocabulary_mark_end(&tokenizer->vocabulary, (int32_t)id);
+        return true;
+    }
+    if (id < 0 || id == UINT32_MAX || tokenizer->n_lost_ends > MOST_TOLD)
+        return false; // GGUF's -1 is unsigned
+    char *notice = tokenizer->notice;
+    const int before = tokenizer->n_lost_ends++;
+    const size_t n = strlen(notice), room = sizeof tokenizer->notice - n;
+    if (before == 0)
+        tokenizer_tell(
+            tokenizer,
+            "the vocabulary lacks these ends of replies (take newer files of the model if replies do "
+            "not stop): %s %lld",
+            key, (long long)id);
+    else if (before < MOST_TOLD)
+        snprintf(notice + n, room, ", %s %lld", key, (long long)id);
+    else
+        snprintf(notice + n, room, ", ...");
+    return false;
 }
 
 // ---- facts ------------------------------------------------------------------------------------------------------

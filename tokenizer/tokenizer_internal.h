@@ -32,11 +32,19 @@ struct Tokenizer {
     bool add_bos;
     const atomic_int *interrupt; // NULL: none
     char describe[128];
-    char notice[512]; // "" if there is nothing to say
+    char notice[768]; // "" if there is nothing to say
+    int n_lost_ends;  // ids that tokenizer_mark_end() has told of
 };
 
 // An empty one: no ids, no pieces.
 Status tokenizer_new(Tokenizer **out, Error *error);
+
+// Adds to the notice; "; " stands between.
+void tokenizer_tell(Tokenizer *tokenizer, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+// What ends a reply, as `key` of the model's files says. An id that the vocabulary lacks does not: the model is used all
+// the same, and the notice names it, unless it is -1, which means none. Whether the vocabulary has it.
+bool tokenizer_mark_end(Tokenizer *tokenizer, const char *key, int64_t id);
 
 // Reads the ModelProto in `proto` (whose content may change) into an empty tokenizer. `dummy_space` other than
 // NONE is dropped to NONE where the model itself wants no dummy space.

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_ENDS = 8, MAX_UNKNOWN = 160 };
+enum { MAX_UNKNOWN = 160 };
 
 // What llama.cpp's converters write (constants.py of the gguf package), behind "tokenizer.ggml.": what is read, ids of
 // tokens for purposes that a chat has none of, and notes.
@@ -128,20 +128,18 @@ static Status read_id(const Checkpoint *checkpoint, const char *key, const Token
 }
 
 static Status read_ids(const Checkpoint *checkpoint, TokenizerVocab *vocab, Error *error) {
-    static const char *const END_KEYS[] = {"tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"};
+    static const char *const END_KEYS[TOKENIZER_VOCAB_ENDS] = {
+        "tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"};
     static const char UNKNOWN[] = "tokenizer.ggml.unknown_token_id",
                       PAD[] = "tokenizer.ggml.padding_token_id";
     Status status = read_id(checkpoint, "tokenizer.ggml.bos_token_id", vocab, &vocab->bos, error);
-    if (!status) status = read_id(checkpoint, "tokenizer.ggml.eos_token_id", vocab, &vocab->eos, error);
+    if (!status) status = read_id(checkpoint, END_KEYS[0], vocab, &vocab->eos, error);
     if (!status) status = read_id(checkpoint, UNKNOWN, vocab, &vocab->unk, error);
     if (!status) status = read_id(checkpoint, PAD, vocab, &vocab->pad, error);
-    int32_t *ends = calloc(MAX_ENDS, sizeof *ends);
-    if (!ends) return error_set(error, STATUS_MEMORY, "%s: out of memory", checkpoint_path(checkpoint));
-    vocab->ends = ends;
-    for (size_t i = 0; i < sizeof END_KEYS / sizeof *END_KEYS && !status; i++) {
-        int32_t id = -1;
-        status = read_id(checkpoint, END_KEYS[i], vocab, &id, error);
-        if (id >= 0) ends[vocab->n_ends++] = id;
+    for (int i = 0; i < TOKENIZER_VOCAB_ENDS && !status; i++) {
+        if (!checkpoint_meta(checkpoint, END_KEYS[i])) continue;
+        vocab->ends[vocab->n_ends].key = END_KEYS[i];
+        status = checkpoint_get_integer(checkpoint, END_KEYS[i], &vocab->ends[vocab->n_ends++].id, error);
     }
     return status;
 }
@@ -233,7 +231,7 @@ Status gguf_vocab(const Checkpoint *checkpoint, TokenizerVocab *vocab, Error *er
 
 void gguf_vocab_free(TokenizerVocab *vocab) {
     const void *owned[] = {vocab->model, vocab->pre,    vocab->pieces, vocab->scores,
-                           vocab->types, vocab->merges, vocab->ends,   vocab->unknown};
+                           vocab->types, vocab->merges, vocab->unknown};
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) free((void *)owned[i]);
     *vocab = (TokenizerVocab){.bos = -1, .eos = -1, .unk = -1, .pad = -1};
 }

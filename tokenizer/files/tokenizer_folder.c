@@ -206,15 +206,15 @@ static void read_names(Tokenizer *tokenizer, const json_t *config) {
 }
 
 // {"eos_token_id": 2} or {"eos_token_id": [2, 32007]}: all of them end a reply.
-static void read_ends(Tokenizer *tokenizer, const json_t *config) {
+static void read_ends(Tokenizer *tokenizer, const char *file, const json_t *config) {
     const json_t *value = json_member(config, "eos_token_id");
+    char key[64];
+    snprintf(key, sizeof key, "%s: eos_token_id", file);
     size_t n = json_is_array(value) ? json_array_size(value) : 1;
     for (size_t i = 0; i < n; i++) {
         const json_t *item = json_is_array(value) ? json_array_get(value, i) : value;
         json_int_t id = json_is_integer(item) ? json_integer_value(item) : -1;
-        if (id < 0 || id >= tokenizer->vocabulary.n) continue;
-        vocabulary_mark_end(&tokenizer->vocabulary, (int32_t)id);
-        if (tokenizer->eos < 0) tokenizer->eos = (int32_t)id;
+        if (tokenizer_mark_end(tokenizer, key, id) && tokenizer->eos < 0) tokenizer->eos = (int32_t)id;
     }
 }
 
@@ -228,7 +228,7 @@ static Status read_special(Tokenizer *tokenizer, const char *folder, const json_
     for (int i = 0; i < 2 && !status; i++) {
         json_t *other = NULL;
         status = read_json(folder, files[i], &other, NULL, error);
-        read_ends(tokenizer, other);
+        read_ends(tokenizer, files[i], other);
         json_decref(other);
     }
     tokenizer->add_bos = json_flag(config, "add_bos_token", tokenizer->add_bos) && tokenizer->bos >= 0;

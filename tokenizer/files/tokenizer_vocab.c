@@ -122,10 +122,11 @@ static Status find_preset(Tokenizer *tokenizer, const TokenizerVocab *vocab, con
             vocab->pre);
     }
     if (!strcmp((*preset)->rule, "default")) {
-        snprintf(tokenizer->notice, sizeof tokenizer->notice,
-                 "this file does not say how its tokenizer splits text (tokenizer.ggml.pre): llama.cpp's "
-                 "default is used, and where it is the wrong one replies get worse; take a newer file of the "
-                 "model");
+        tokenizer_tell(
+            tokenizer,
+            "this file does not say how its tokenizer splits text (tokenizer.ggml.pre): llama.cpp's "
+            "default is used, and where it is the wrong one replies get worse; take a newer file of the "
+            "model");
     }
     return STATUS_OK;
 }
@@ -195,14 +196,12 @@ static Status vocab_load(Tokenizer *tokenizer, const TokenizerVocab *vocab, Erro
     if (vocab->add_bos >= 0 && strcmp(model, "gemma4") != 0) begins = vocab->add_bos != 0;
     tokenizer->add_bos = tokenizer->bos >= 0 && begins;
     vocabulary_mark_end(&tokenizer->vocabulary, tokenizer->eos);
-    for (int64_t i = 0; i < vocab->n_ends; i++) vocabulary_mark_end(&tokenizer->vocabulary, vocab->ends[i]);
+    for (int i = 0; i < vocab->n_ends; i++)
+        (void)tokenizer_mark_end(tokenizer, vocab->ends[i].key, vocab->ends[i].id);
     vocabulary_mark_named_ends(&tokenizer->vocabulary);
-    if (vocab->unknown) {
-        size_t n = strlen(tokenizer->notice);
-        snprintf(tokenizer->notice + n, sizeof tokenizer->notice - n,
-                 "%sthe file's tokenizer has keys that palaver does not know: %.150s", n > 0 ? "; " : "",
-                 vocab->unknown);
-    }
+    if (vocab->unknown)
+        tokenizer_tell(tokenizer, "the file's tokenizer has keys that palaver does not know: %.150s",
+                       vocab->unknown);
     return STATUS_OK;
 }
 

@@ -105,8 +105,10 @@ static void reads_the_vocabulary(void **state) {
     assert_int_equal(vocab.eos, 2);
     assert_int_equal(vocab.unk, 0);
     assert_int_equal(vocab.pad, -1);
-    assert_int_equal(vocab.n_ends, 1);
-    assert_int_equal(vocab.ends[0], 1);
+    assert_int_equal(vocab.n_ends, 2);
+    assert_int_equal(vocab.ends[0].id, 2);
+    assert_int_equal(vocab.ends[1].id, 1);
+    assert_string_equal(vocab.ends[1].key, "tokenizer.ggml.eot_token_id");
     assert_int_equal(vocab.add_bos, 0);
     assert_null(vocab.unknown);
     gguf_vocab_free(&vocab);
@@ -132,12 +134,13 @@ static void names_unknown_keys(void **state) {
     enum { N = sizeof keys / sizeof *keys };
     Bytes bytes = {0};
     char *folder = folder_new(), path[4096];
-    gguf_header(&bytes, 3, 0, 2 + N);
+    gguf_header(&bytes, 3, 0, 3 + N);
     gguf_key_string(&bytes, "tokenizer.ggml.model", "gpt2");
     gguf_key(&bytes, "tokenizer.ggml.tokens", 9);
     bytes_u32(&bytes, 8);
     bytes_u64(&bytes, 1);
     gguf_string(&bytes, "a");
+    gguf_key_u32(&bytes, "tokenizer.ggml.eom_token_id", 9);
     for (int i = 0; i < N; i++) gguf_key_string(&bytes, keys[i], "1");
     gguf_pad(&bytes, 32);
     folder_write(folder, "a.gguf", bytes.data, bytes.size);
@@ -147,6 +150,9 @@ static void names_unknown_keys(void **state) {
     Error error = {0};
     if (gguf_vocab(checkpoint, &vocab, &error) != STATUS_OK) fail_msg("%s", error.message);
     assert_string_equal(vocab.unknown, "weird, pretend");
+    assert_int_equal(vocab.n_ends, 1); // one that no piece has is told by who opens the vocabulary
+    assert_int_equal(vocab.ends[0].id, 9);
+    assert_string_equal(vocab.ends[0].key, "tokenizer.ggml.eom_token_id");
     gguf_vocab_free(&vocab);
     checkpoint_close(checkpoint);
     folder_remove(folder);

@@ -44,6 +44,9 @@ static void pipes_are_no_files(void **state) {
     }
 }
 
+#define LACKS                                                                                                \
+    "the vocabulary lacks these ends of replies (take newer files of the model if replies do not stop): "
+
 static void special_tokens_by_name(void **state) {
     (void)state;
     char *folder = folder_new();
@@ -61,6 +64,19 @@ static void special_tokens_by_name(void **state) {
     assert_true(tokenizer_is_end(t, tokenizer_find(t, "<|im_end|>")));
     assert_true(tokenizer_is_end(t, tokenizer_find(t, "<|endoftext|>"))); // by its name
     assert_false(tokenizer_is_end(t, tokenizer_find(t, "<|im_start|>")));
+    assert_string_equal(tokenizer_notice(t), LACKS "generation_config.json: eos_token_id 99999999");
+    tokenizer_close(t);
+    folder_write_text(folder, "generation_config.json", "{\"eos_token_id\": -1}"); // none
+    folder_write_text(folder, "config.json", "{\"eos_token_id\": 2}");
+    t = tokenizer_files_open(folder);
+    assert_null(tokenizer_notice(t));
+    tokenizer_close(t);
+    folder_write_text(folder, "config.json",
+                      "{\"eos_token_id\": [9999991, 9999992, 9999993, 9999994, 9999995]}");
+    t = tokenizer_files_open(folder);
+    assert_string_equal(tokenizer_notice(t),
+                        LACKS "config.json: eos_token_id 9999991, config.json: eos_token_id 9999992, "
+                              "config.json: eos_token_id 9999993, config.json: eos_token_id 9999994, ...");
     tokenizer_close(t);
     folder_write_text(folder, "tokenizer_config.json", "{\"bos_token\": ");
     tokenizer_files_refused(folder, STATUS_FILE, "tokenizer_config.json: line 1");
@@ -197,16 +213,23 @@ static void wrong_vocab(void **state) {
     }
 }
 
-static void unknown_keys_are_told(void **state) {
+static void what_no_vocabulary_has_is_told(void **state) {
     (void)state;
     GoldenVocab golden = golden_vocab("gpt2", NULL);
     golden.vocab.unknown = "weird";
+    golden.vocab.ends[0].key = "tokenizer.ggml.eos_token_id", golden.vocab.ends[0].id = UINT32_MAX; // none
+    golden.vocab.ends[1].key = "tokenizer.ggml.eot_token_id", golden.vocab.ends[1].id = golden.vocab.n_pieces;
+    golden.vocab.n_ends = 2;
+    char lacks[200];
+    snprintf(lacks, sizeof lacks, "; " LACKS "tokenizer.ggml.eot_token_id %lld; the file's",
+             (long long)golden.vocab.n_pieces);
     Tokenizer *t;
     Error error = {0};
     if (tokenizer_open_vocab(&golden.vocab, &t, &error)) fail_msg("%s", error.message);
     assert_non_null(strstr(tokenizer_notice(t), "does not say how its tokenizer splits"));
     assert_non_null(
         strstr(tokenizer_notice(t), "; the file's tokenizer has keys that palaver does not know: weird"));
+    assert_non_null(strstr(tokenizer_notice(t), lacks));
     tokenizer_close(t);
     golden_vocab_free(&golden);
 }
@@ -250,7 +273,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(model_instead_of_json),
         cmocka_unit_test(control_by_name),
         cmocka_unit_test(wrong_vocab),
-        cmocka_unit_test(unknown_keys_are_told),
+        cmocka_unit_test(what_no_vocabulary_has_is_told),
         cmocka_unit_test(odd_vocab_pieces),
         cmocka_unit_test(truncations),
     };
