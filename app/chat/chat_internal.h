@@ -104,6 +104,10 @@ Status chat_model_check(Chat *chat, Transcript *transcript, Error *error);
 Status chat_record_make(Chat *chat, const char *system, Transcript **transcript, Error *error);
 // A new journal, unless none is wanted: then *journal is NULL.
 Status chat_record_begin(const Chat *chat, const char *name, Journal **journal, Error *error);
+// Writes what the journal lacks. Another palaver, or a link to nothing, may have taken the name that was told: the words
+// for that go into renamed [CHAT_RENAMED], else "".
+enum { CHAT_RENAMED = 1100 };
+Status chat_record_write(Chat *chat, char *renamed, Error *error);
 
 // ---- chat_snapshot.c
 

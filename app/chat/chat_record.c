@@ -17,15 +17,22 @@ const char *chat_record_wished_name(const Chat *chat) {
     return chat->record.journal ? journal_wished_name(chat->record.journal) : "";
 }
 
-// Another palaver, or a link to nothing, may have taken the name that was told.
-static Status sync_journal(Chat *chat, Error *error) {
+Status chat_record_write(Chat *chat, char *renamed, Error *error) {
     char told[JOURNAL_NAME_ROOM];
     snprintf(told, sizeof told, "%s", journal_wished_name(chat->record.journal));
     Status status = journal_sync(chat->record.journal, chat->transcript, error);
     const char *name = journal_name(chat->record.journal);
+    *renamed = 0;
     if (*told && *name && strcmp(told, name) != 0)
-        screen_notice(chat->screen, "[the name %s is taken: this conversation is kept as %s]",
-                      text_name(told).text, text_name(name).text);
+        snprintf(renamed, CHAT_RENAMED, "the name %.500s is taken: this conversation is kept as %.500s",
+                 text_name(told).text, text_name(name).text);
+    return status;
+}
+
+static Status sync_journal(Chat *chat, Error *error) {
+    char renamed[CHAT_RENAMED];
+    Status status = chat_record_write(chat, renamed, error);
+    if (*renamed) screen_notice(chat->screen, "[%s]", renamed);
     return status;
 }
 

@@ -5,6 +5,9 @@
 #include "app/ranks/rescue.h"
 #include "app/record/journal.h"
 
+#include <stdio.h>
+#include <string.h>
+
 const char *chat_rescue_words(const Chat *chat, bool has_asked, bool has_answer) {
     if (!chat->record.journal) return "nothing of this conversation is kept (--no-save)";
     if (chat->record.failed) return "the journal could not be written";
@@ -13,11 +16,13 @@ const char *chat_rescue_words(const Chat *chat, bool has_asked, bool has_answer)
                      : "what was finished before is kept";
 }
 
-static void keep(void *context, const char *text, size_t size, const char **kept) {
+// The screen is the other thread's: what it would have shown goes into the last words.
+static void keep(void *context, const char *text, size_t size, char *kept) {
     Chat *chat = context;
     const ChatTurn *turn = chat->reply.turn;
     Error error;
-    *kept = chat_rescue_words(chat, turn != NULL, false); // the question was noted before it began
+    // The question was noted before it began.
+    snprintf(kept, RESCUE_ROOM, "%s", chat_rescue_words(chat, turn != NULL, false));
     if (!chat->record.journal || size == 0) return;
     const TranscriptReply reply = {.text = text,
                                    .size = size,
@@ -32,9 +37,11 @@ static void keep(void *context, const char *text, size_t size, const char **kept
         status = transcript_add_turn(chat->transcript, turn->parent, turn->why, &node, &error);
     if (!status && !turn)
         status = transcript_set_reply(chat->transcript, chat_tree(chat)->head, &reply, &error);
-    if (!status) status = journal_sync(chat->record.journal, chat->transcript, &error);
+    char renamed[CHAT_RENAMED] = "";
+    if (!status) status = chat_record_write(chat, renamed, &error);
     chat->record.failed = status;
-    *kept = chat_rescue_words(chat, turn != NULL, true);
+    snprintf(kept, RESCUE_ROOM, "%s%s%s", chat_rescue_words(chat, turn != NULL, true), *renamed ? "; " : "",
+             renamed);
 }
 
 void chat_rescue_begin(Chat *chat, const ChatTurn *turn) {

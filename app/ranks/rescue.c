@@ -40,14 +40,13 @@ void rescue_done(void) {
 }
 
 void rescue_and_end(const char *words, bool told) {
-    char line[600];
-    const char *kept = "what was finished before is kept";
+    char line[600 + RESCUE_ROOM], kept[RESCUE_ROOM] = "what was finished before is kept";
     pthread_mutex_lock(&lock);
     if (told && !reply.keep) {
         pthread_mutex_unlock(&lock);
         return;
     }
-    if (reply.keep) reply.keep(reply.context, reply.text, reply.size, &kept);
+    if (reply.keep) reply.keep(reply.context, reply.text, reply.size, kept);
     snprintf(line, sizeof line, "palaver: %s; %s\n", words, kept);
     fatal(line);
 }

@@ -10,9 +10,10 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-// Keeps what is there of the reply; what that is goes into *kept, behind "; ": "the question is kept". From the other
-// thread, while the chat's own does not go beyond rescue_add() or rescue_settle().
-typedef void RescueKeep(void *context, const char *text, size_t size, const char **kept);
+enum { RESCUE_ROOM = 1200 };
+// Keeps what is there of the reply; what that is, and where, goes into `kept` [RESCUE_ROOM], behind "; ": "the question is
+// kept". From the other thread, while the chat's own does not go beyond rescue_add() or rescue_settle().
+typedef void RescueKeep(void *context, const char *text, size_t size, char *kept);
 
 void rescue_begin(RescueKeep *keep, void *context);
 void rescue_add(const char *text,

@@ -132,29 +132,50 @@ static void wait_until_full(int pipe, int room) {
     }
 }
 
-// Nobody reads stdout, so that rank 0's thread waits to write, and cannot be told: another one ends the process, and keeps
-// what was shown.
-static void a_reply_that_is_stuck_is_kept(void **state) {
-    enum { PIPE = 4096 };
-    static char said[1 << 16];
-    const char *more = "|--ignore-eos|--max-tokens=100000";
-    RankProcess first, other;
-    rank_start_both(more, &first, &other);
-    const int room = fcntl(first.out, F_SETPIPE_SZ, PIPE);
-    assert_in_range(room, PIPE, sizeof said);
-    rank_tell_all(&first, "Write a very long story\n");
-    wait_until_full(first.out, room);
-    kill(other.pid, SIGKILL);
-    assert_int_equal(rank_wait(&other, SOON), 128 + SIGKILL);
-    assert_int_equal(rank_wait(&first, SOON), 1);
-    const ssize_t n = read(first.out, said, sizeof said);
+enum { PIPE = 4096, SAID = 1 << 16 };
+
+// Nobody reads stdout, so that rank 0's thread waits to write, and cannot be told.
+static void begin_stuck(RankProcess *first, RankProcess *other, const char *script) {
+    rank_start_both("|--ignore-eos|--max-tokens=100000", first, other);
+    const int room = fcntl(first->out, F_SETPIPE_SZ, PIPE);
+    assert_in_range(room, PIPE, SAID);
+    rank_tell_all(first, script);
+    wait_until_full(first->out, room);
+}
+
+// Another thread ends the process, with these words, and keeps what was shown.
+static void end_stuck(const char *home, RankProcess *first, RankProcess *other, const char *words) {
+    static char said[SAID];
+    kill(other->pid, SIGKILL);
+    assert_int_equal(rank_wait(other, SOON), 128 + SIGKILL);
+    assert_int_equal(rank_wait(first, SOON), 1);
+    const ssize_t n = read(first->out, said, sizeof said);
     assert_true(n > 0);
-    if (!strstr((char *)first.said.data,
-                "is lost: its process has ended; what was finished before, and this answer "
-                "as far as it was shown, are kept"))
-        fail_msg("%s", (char *)first.said.data);
-    expect_kept(*state, &first, said, (size_t)n);
-    rank_end(&first), rank_end(&other);
+    if (!strstr((char *)first->said.data, words)) fail_msg("%s", (char *)first->said.data);
+    expect_kept(home, first, said, (size_t)n);
+    rank_end(first), rank_end(other);
+}
+
+#define ARE_KEPT                                                                                             \
+    "is lost: its process has ended; what was finished before, and this answer as far as it was shown, are " \
+    "kept"
+
+static void a_reply_that_is_stuck_is_kept(void **state) {
+    RankProcess first, other;
+    begin_stuck(&first, &other, "Write a very long story\n");
+    end_stuck(*state, &first, &other, ARE_KEPT "\n");
+}
+
+// Meanwhile another program has put a file in the place of the journal.
+static void a_reply_is_kept_under_another_name(void **state) {
+    char path[ROOM];
+    RankProcess first, other;
+    begin_stuck(&first, &other, "/new pond\nWrite a very long story\n");
+    snprintf(path, sizeof path, "%s/palaver/conversations/pond.jsonl", (char *)*state);
+    assert_int_equal(unlink(path), 0);
+    fclose(fopen(path, "w"));
+    end_stuck(*state, &first, &other,
+              ARE_KEPT "; the name pond is taken: this conversation is kept as pond-2\n");
 }
 
 // No word of the reply has come: the question waits to be asked again.
@@ -227,6 +248,7 @@ int main(int argc, char **argv) {
         RANKS(one_is_killed_while_it_reads),
         RANKS(a_reply_that_breaks_off_is_kept),
         RANKS(a_reply_that_is_stuck_is_kept),
+        RANKS(a_reply_is_kept_under_another_name),
         RANKS(a_question_whose_reading_breaks_off_is_kept),
         RANKS(one_hangs),
         RANKS(one_dies_while_nobody_asks),
