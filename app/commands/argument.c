@@ -33,8 +33,7 @@ Status argument_number(const char *argument, const char *what, int64_t min, int6
     return STATUS_OK;
 }
 
-// Takes the quotation marks off a name that has them on both sides, as one types it in a shell, or a \ before a blank.
-static const char *unquote(const char *argument, char *room) {
+const char *argument_unquote(const char *argument, char *room) {
     size_t n = strlen(argument);
     if (n >= PATH_ROOM) return argument;
     bool quoted = n > 2 && strchr("\"'", argument[0]) && argument[n - 1] == argument[0];
@@ -54,7 +53,7 @@ static bool has_long_name(const char *path) {
 
 Status argument_path(const char *argument, char *path, Error *error) {
     char room[PATH_ROOM];
-    argument = unquote(argument, room);
+    argument = argument_unquote(argument, room);
     const bool in_home = !strncmp(argument, "~/", 2);
     const char *home = in_home ? path_home(NULL, error) : NULL;
     if (in_home && !home) return STATUS_FILE;

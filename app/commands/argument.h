@@ -13,6 +13,9 @@ Status argument_number(const char *argument, const char *what, int64_t min, int6
 // The path that `argument` means, ~/ expanded, quotation marks around it and a \ before a blank taken away, into path
 // [PATH_ROOM].
 Status argument_path(const char *argument, char *path, Error *error);
+// Takes the quotation marks off a name that has them on both sides, as one types it in a shell, or a \ before a blank, into
+// room [PATH_ROOM]; what does not fit stays as it is.
+const char *argument_unquote(const char *argument, char *room);
 // STATUS_USAGE: there is one, behind a command that takes none.
 Status argument_none(const char *argument, Error *error);
 

@@ -50,28 +50,61 @@ static void offer_words(const Completing *c, const char *const *words) {
     for (; *words; words++) offer(c, *words, 0);
 }
 
-// Names in the folder that the word's beginning means; hidden ones only when asked for.
-static void offer_files(const Completing *c) {
-    char folder[PATH_ROOM], candidate[2 * PATH_ROOM], path[2 * PATH_ROOM];
-    char word[PATH_ROOM];
-    Error ignored;
+// What is typed of a path.
+typedef struct TypedPath {
+    char quote;             // the quotation mark before it, or 0
+    char folder[PATH_ROOM]; // up to its last slash, as it is typed
+    char name[PATH_ROOM];   // the beginning of a name in that, as a command reads it
+} TypedPath;
+
+static void read_path(const Completing *c, TypedPath *typed) {
+    char word[PATH_ROOM], room[PATH_ROOM];
     snprintf(word, sizeof word, "%.*s", (int)c->length, c->word);
-    const char *slash = strrchr(word, '/');
-    int head = slash ? (int)(slash - word) + 1 : 0;
-    char shown[PATH_ROOM];
-    snprintf(shown, sizeof shown, "%.*s", head, word);
-    if (argument_path(head ? shown : ".", folder, &ignored)) return;
+    typed->quote = *word == '"' || *word == '\'' ? *word : 0;
+    const char *path = typed->quote ? word + 1 : word, *slash = strrchr(path, '/');
+    snprintf(typed->folder, sizeof typed->folder, "%.*s", slash ? (int)(slash - path) + 1 : 0, path);
+    if (!typed->quote) path = argument_unquote(path, room);
+    slash = strrchr(path, '/');
+    snprintf(typed->name, sizeof typed->name, "%s", slash ? slash + 1 : path);
+}
+
+// A name as a command reads it behind what is typed: in the same quotation marks, or spelled. One that begins with a mark
+// itself would lose it.
+static void offer_file(const Completing *c, const TypedPath *typed, const char *name, bool is_folder) {
+    char path[2 * PATH_ROOM + 2];
+    const bool is_marked = !*typed->folder && (*name == '"' || *name == '\'');
+    const char quote[] = {typed->quote ? typed->quote : is_marked ? '"' : 0, 0};
+    snprintf(path, sizeof path, "%s%s%s%s", quote, typed->folder,
+             *quote ? text_escaped(name).text : text_name(name).text, is_folder ? "" : quote);
+    if (!strncmp(path, c->word, c->length) || !strncmp(name, typed->name, strlen(typed->name)))
+        completion_add(c->completion, c->start, path, is_folder ? '/' : ' ');
+}
+
+// Names in the folder that the path's beginning means; hidden ones only when asked for.
+static void offer_files(const Completing *c) {
+    char folder[PATH_ROOM], path[2 * PATH_ROOM];
+    TypedPath typed;
+    Error ignored;
+    if (c->length >= PATH_ROOM - 2) return;
+    read_path(c, &typed);
+    snprintf(path, sizeof path, "%.*s%s%.*s", typed.quote != 0, &typed.quote, typed.folder, typed.quote != 0,
+             &typed.quote);
+    if (argument_path(*typed.folder ? path : ".", folder, &ignored)) return;
     DIR *directory = opendir(folder);
     if (!directory) return;
     for (struct dirent *entry; (entry = readdir(directory));) {
-        if (entry->d_name[0] == '.' && word[head] != '.') continue;
+        if (entry->d_name[0] == '.' && *typed.name != '.') continue;
         if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, "..")) continue;
         struct stat facts;
-        snprintf(candidate, sizeof candidate, "%s%s", shown, text_escaped(entry->d_name).text);
         snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
-        offer(c, candidate, !stat(path, &facts) && S_ISDIR(facts.st_mode) ? '/' : ' ');
+        offer_file(c, &typed, entry->d_name, !stat(path, &facts) && S_ISDIR(facts.st_mode));
     }
     closedir(directory);
+}
+
+// Of a path that begins n bytes later.
+static void offer_files_behind(const Completing *c, size_t n) {
+    offer_files(&(Completing){c->completion, c->word + n, c->start + n, c->length - n});
 }
 
 static void offer_nodes(const Completing *c, const Chat *chat) {
@@ -110,7 +143,15 @@ static void offer_first_words(const Completing *c, const char *command) {
         if (!strcmp(command, words[i][0])) offer_words(c, words[i] + 1);
 }
 
-// `all`: of the whole argument, which is one name though there are blanks in it.
+// Bytes of the first word, and of the blanks behind it.
+static size_t first_word(const Completing *c) {
+    size_t n = 0;
+    while (n < c->length && c->word[n] != ' ') n++;
+    while (n < c->length && c->word[n] == ' ') n++;
+    return n;
+}
+
+// `all`: of the whole argument, which is one name or path though there are blanks in it.
 static void offer_arguments(const Completing *c, const Completing *all, const Chat *chat, const char *command,
                             const char *before) {
     bool first = !*before;
@@ -127,13 +168,11 @@ static void offer_arguments(const Completing *c, const Completing *all, const Ch
     if (!strcmp(command, "goto") && first) offer_nodes(c, chat);
     if (!strcmp(command, "switch") || !strcmp(command, "delete")) offer_conversations(all);
     if (!strcmp(command, "save") || !strcmp(command, "load") || !strcmp(command, "file") ||
-        !strcmp(command, "config") || !strcmp(command, "model") || (!strcmp(command, "export") && !first))
-        offer_files(c);
-    if (!strcmp(command, "model") && first) offer_models(c);
-    if (!strcmp(command, "system") && c->length && c->word[0] == '@') {
-        Completing file = {c->completion, c->word + 1, c->start + 1, c->length - 1};
-        offer_files(&file);
-    }
+        !strcmp(command, "config") || !strcmp(command, "model"))
+        offer_files(all);
+    if (!strcmp(command, "model")) offer_models(all);
+    if (!strcmp(command, "export") && !first) offer_files_behind(all, first_word(all));
+    if (!strcmp(command, "system") && all->length && all->word[0] == '@') offer_files_behind(all, 1);
 }
 
 void commands_complete(void *chat, const char *text, size_t cursor, Completion *completion) {

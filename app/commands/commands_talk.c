@@ -33,7 +33,9 @@ Status commands_talk_system(Chat *chat, const char *argument, Error *error) {
 }
 
 Status commands_talk_model(Chat *chat, const char *argument, Error *error) {
-    if (*argument && chat_model_change(chat, argument, error)) return error->status;
+    char name[PATH_ROOM];
+    if (*argument && (argument_path(argument, name, error) || chat_model_change(chat, name, error)))
+        return error->status;
     report_banner(chat);
     screen_say(chat_screen(chat), "%s", text_path(chat_model_path(chat)).text);
     return STATUS_OK;

@@ -115,7 +115,7 @@ static bool is_misread(const char *text, size_t i, Spelling spelling) {
     const bool path = spelling == AS_PATH, first = !i || (path && text[i - 1] == '/'),
                last = !text[i + 1] || (path && text[i + 1] == '/');
     if (text[i] == ' ') return first || last;
-    return text[i] == '\\' && (last || text[i + 1] == 'x' || text[i + 1] == 'u');
+    return text[i] == '\\' && (last || strchr("xu ", text[i + 1]));
 }
 
 static TextEscaped escape(const char *text, Spelling spelling) {

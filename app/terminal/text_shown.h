@@ -66,7 +66,7 @@ typedef struct TextEscaped {
 TextEscaped text_escaped(const char *text);
 // The name of a conversation or a model as it is shown wherever it stands, which is also how it is typed: the same, and
 // \xNN are a blank at either end, and a backslash at the end, where a line would go on, or before what would read as such
-// a sign. No two names are shown alike.
+// a sign, or before a blank, where commands take it away. No two names are shown alike.
 TextEscaped text_name(const char *name);
 // A path as it is shown: each of its names so. The last is spelled as the list of models spells it.
 TextEscaped text_path(const char *path);

@@ -339,26 +339,6 @@ static void test_history_is_private_and_optional(void **state) {
     prompt_leave(pty);
 }
 
-static void test_tab_completes_what_commands_take(void **state) {
-    char path[200], line[300];
-    Pty *pty = prompt_open(SHORT);
-    prompt_say(pty, "/set overf\tre\t", "context.overflow = \"reevaluate\"  (/set)");
-    prompt_say(pty, "/view tok\t\r/help und\t", "take the last turn");
-    snprintf(path, sizeof path, "%s/unusual-name.txt", (char *)*state);
-    FILE *file = fopen(path, "w");
-    fputs("text", file);
-    fclose(file);
-    snprintf(line, sizeof line, "/file %s/unus\t\r", (char *)*state);
-    pty_send(pty, line);
-    pty_expect(pty, "4 bytes go before the next turn");
-    pty_expect(pty, "> ");
-    snprintf(line, sizeof line, "/system @%s/unus\t\r", (char *)*state);
-    pty_send(pty, line);
-    pty_expect(pty, "[system prompt set]");
-    pty_expect(pty, "> ");
-    prompt_leave(pty);
-}
-
 static void test_tab_and_the_clipboard(void **state) {
     (void)state;
     Pty *pty = prompt_open(SHORT);
@@ -405,7 +385,6 @@ int main(int argc, char **argv) {
         WITH_HOME(test_a_refused_turn_comes_back_to_the_prompt),
         WITH_HOME(test_plain_and_dumb_terminals_get_no_escapes),
         WITH_HOME(test_history_is_private_and_optional),
-        WITH_HOME(test_tab_completes_what_commands_take),
         WITH_HOME(test_tab_and_the_clipboard),
     };
     return test_main("repl", argc, argv, tests);
