@@ -130,13 +130,14 @@ DType dispatch_type(Format format) {
 
 // Measured on an H200 on 2026-11-22 with Llama-2-7B's shape in bf16, q8_0 and q4_0 (`palaver tune --shape llama2-7b`):
 // the points that lose least over its five kinds of layers. Since then flat GEMMs have become faster: 4 rows of q8_0 and
-// q4_0 take longer by GEMV than 16 by them (NOTES.md). Float32 has no flat kernel on tensor cores. The second is
+// q4_0 take longer by GEMV than 16 by them, and steps of 17 to 64 rows of 16 bits are shorter by them, though `out` and
+// `down` by themselves are not (NOTES.md). Float32 has no flat kernel on tensor cores. The second is
 // of the same card without Hopper's code, beside a cuBLAS that has it: elsewhere the library may be worse at few rows,
 // which tuning shows.
 static const DispatchTable HOPPER = {15,
                                      {{0, 0, DTYPE_F32, 5, 5},
-                                      {0, 0, DTYPE_F16, 1, 17},
-                                      {0, 0, DTYPE_BF16, 1, 17},
+                                      {0, 0, DTYPE_F16, 1, 65},
+                                      {0, 0, DTYPE_BF16, 1, 65},
                                       {0, 0, DTYPE_Q8_0, 4, 65},
                                       {0, 0, DTYPE_Q6_K, 5, 65},
                                       {0, 0, DTYPE_Q5_0, 5, 65},

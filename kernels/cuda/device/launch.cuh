@@ -24,8 +24,10 @@ static inline cudaError_t launch_overlapping(const CudaBackend *cuda, void (*ker
 // Registers of a thread: of a flat GEMM's nine warps, and of the kernels of eight warps that stand beside two of them.
 // A quarter of a multiprocessor has 16,384, and five of the GEMMs' 18 warps may fall to it. Where a norm finds no room,
 // the GEMM behind it finds some of the multiprocessors taken, and puts two blocks onto others, for which all wait.
-enum { FLAT_REGISTERS = 80, BESIDE_REGISTERS = 56 };
+enum { FLAT_REGISTERS = 80, FLAT_WHOLE_REGISTERS = 128, BESIDE_REGISTERS = 56 };
 static_assert(5 * 32 * FLAT_REGISTERS + 2 * 32 * BESIDE_REGISTERS <= 16384, "two flat GEMMs and a norm");
+static_assert(3 * 32 * FLAT_WHOLE_REGISTERS + 2 * 32 * BESIDE_REGISTERS <= 16384,
+              "a flat GEMM, alone, and a norm");
 
 // The same for kernels that stand beside GEMMs. All of them divide a multiprocessor's memory in one way, as much as can
 // be shared: another division waits until no block is left there.

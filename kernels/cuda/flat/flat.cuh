@@ -21,6 +21,9 @@ enum {
 
 // ---- the kernels ---------------------------------------------------------------------------------------------
 
+// What the ring of a kernel by wgmma takes of a multiprocessor's memory: flat_ring.cuh.
+typedef enum FlatRoom { FLAT_SMALL, FLAT_LARGE, FLAT_WHOLE } FlatRoom;
+
 struct FlatArguments {
     Weight w;
     const void *x;
@@ -37,7 +40,7 @@ struct FlatArguments {
     // [FLAT_BLOCKS_A_SM x multiprocessors, FLAT_WARPS, FLAT_MOST / 8, 32] sums that blocks leave to others; zeros between
     // launches. By tiles of prompts, of twice as many rows of x, one block a multiprocessor has as many.
     uint4 *parts;
-    bool large;   // the ring of the kernels by wgmma: see there
+    FlatRoom room;
     bool x_boxed; // they copy a stage of x at once, not 64 columns at a time
     bool shared;  // tiles of prompts: gemm/unpack_tile.cuh
     int x_rows;   // that they may bring: gemm_rows_there()

@@ -4,17 +4,18 @@
 //
 // One block a multiprocessor, and half of its shared memory and registers, so that the next GEMM's ring fills while
 // this one ends. Rings of two sizes take turns: two large ones find no room side by side, nor two small ones beside a
-// large one. Were two blocks of a GEMM on one multiprocessor and none on another, all would wait for them. From 33 rows
-// of x on a block takes everything.
+// large one. Were two blocks of a GEMM on one multiprocessor and none on another, all would wait for them. Where more on
+// its way is worth more than the next ring's early start, a block takes everything (FlatRing::WHOLE).
 #ifndef PALAVER_KERNELS_CUDA_FLAT_FLAT_RING_CUH
 #define PALAVER_KERNELS_CUDA_FLAT_FLAT_RING_CUH
 
 #include "kernels/cuda/flat/flat_epilogue.cuh"
 #include "kernels/cuda/gemm/unpack.cuh"
+#include "kernels/cuda/device/launch.cuh"
 #include "kernels/cuda/device/ptx.cuh"
 
 enum {
-    FLAT_MOST_STAGES = 10,
+    FLAT_MOST_STAGES = 14,
     FLAT_THREADS = FLAT_WARPS * 32 + 32, // the last warp copies
 };
 
@@ -31,15 +32,18 @@ template <int FORMAT, int TILES> struct FlatRing {
     static constexpr int W_BYTES = FLAT_ROWS * 128, STAGE = W_BYTES + FLAT_ROWS * SCALE_BYTES;
     static constexpr int X_BOX = TILES * 8 * 128,
                          X_STAGE = X_BOX * X_COLUMNS / 64; // bytes; a box: 64 columns
-    // Up to 16 rows of x, 32 of steps of 256 columns, the next kernel's ring is not filled before all but LEFT of this one's
-    // steps have been asked for: what it brings would come in between, and memory is idle at the end.
-    static constexpr bool NEXT_LATE = TILES <= 2 || (TILES == 4 && COLUMNS == 256);
+    // Whether a block takes all of a multiprocessor's memory, as measured (NOTES).
+    static constexpr bool WHOLE =
+        TILES == 8 || FORMAT == FORMAT_F16 || FORMAT == FORMAT_BF16 || (TILES == 4 && COLUMNS < 256);
+    static constexpr int REGISTERS =
+        WHOLE && (TILES == 8 || QUANTIZED) ? FLAT_WHOLE_REGISTERS : FLAT_REGISTERS;
+    // Else, of 16 rows of x, 32 of steps of 256 columns, the next kernel's ring is not filled before all but LEFT of this
+    // one's steps have been asked for: what it brings would come in between, and memory is idle at the end.
+    static constexpr bool NEXT_LATE = !WHOLE && (TILES <= 2 || (TILES == 4 && COLUMNS == 256));
     static constexpr int LEFT = COLUMNS == 128 ? 6 : 4; // as measured: of shorter steps more
     // What a tile's end counts in shares, for any number of rows: a microsecond, in steps of half of one. Of longer steps a
     // block has too few to be weighed so finely (NOTES), those of 16 bits gain nothing.
     static constexpr int END_STEPS = COLUMNS == 128 ? 2 : 0;
-    // Of 64 rows of x, half of the memory would not hold what has to be on its way.
-    static constexpr bool WHOLE = TILES == 8;
     static constexpr int X_STAGES = WHOLE                                  ? (QUANTIZED ? 8 : 6)
                                     : X_STAGE <= (QUANTIZED ? 8192 : 1024) ? 4
                                                                            : 3,
@@ -49,17 +53,20 @@ template <int FORMAT, int TILES> struct FlatRing {
     };
     // Of a multiprocessor's 228 KB; blocks take 1 KB more, and small kernels stand beside them.
     static constexpr int MOST = ((222 << 10) - X_BYTES) / STAGE,
-                         LARGE = WHOLE ? MOST : ((114 << 10) - X_BYTES + STAGE - 1) / STAGE,
-                         SMALL = WHOLE ? MOST : ((222 << 10) - LARGE * STAGE - 2 * X_BYTES) / STAGE;
-    static_assert(LARGE <= FLAT_MOST_STAGES && SMALL > 1, "a stage is left when the next is there");
-    static constexpr int bytes(bool large) {
-        return X_BYTES + (large ? LARGE : SMALL) * STAGE + (int)sizeof(Barriers);
+                         LARGE = ((114 << 10) - X_BYTES + STAGE - 1) / STAGE,
+                         SMALL = ((222 << 10) - LARGE * STAGE - 2 * X_BYTES) / STAGE;
+    static_assert(MOST <= FLAT_MOST_STAGES && (WHOLE || SMALL > 1), "a stage is left when the next is there");
+    __host__ __device__ static constexpr int stages_of(FlatRoom room) {
+        return room == FLAT_WHOLE ? MOST : room == FLAT_LARGE ? LARGE : SMALL;
+    }
+    static constexpr int bytes(FlatRoom room) {
+        return X_BYTES + stages_of(room) * STAGE + (int)sizeof(Barriers);
     }
 
     int stages;            // of W
     uint32_t x, w, scales; // in shared memory
     Barriers *barriers;
-    __device__ FlatRing(char *memory, bool large) : stages(large ? LARGE : SMALL) {
+    __device__ FlatRing(char *memory, FlatRoom room) : stages(stages_of(room)) {
         x = shared_at(memory), w = x + X_BYTES, scales = w + stages * W_BYTES;
         barriers = (Barriers *)(memory + X_BYTES + stages * STAGE);
     }

@@ -7,7 +7,6 @@
 
 #include "kernels/cuda/flat/flat_ring.cuh"
 #include "kernels/cuda/gemm/tensor_map.cuh"
-#include "kernels/cuda/device/launch.cuh"
 #include "kernels/cuda/device/ptx_wgmma.cuh"
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
@@ -220,12 +219,12 @@ __device__ inline void flat_tiles(const FlatRing<FORMAT, TILES> &ring, const Fla
 
 // Registers: what leaves room for a norm beside two of these, where there are two.
 template <class T, class Out, int FORMAT, int TILES>
-__global__ void __maxnreg__(TILES == 8 ? 128 : FLAT_REGISTERS)
+__global__ void __maxnreg__((FlatRing<FORMAT, TILES>::REGISTERS))
     flat_wgmma_kernel(const __grid_constant__ FlatMaps maps, const __grid_constant__ FlatArguments a) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
     typedef FlatRing<FORMAT, TILES> Ring;
     extern __shared__ __align__(1024) char memory[];
-    const Ring ring(memory, a.large);
+    const Ring ring(memory, a.room);
     const FlatShare share(a.w, Ring::COLUMNS, Ring::END_STEPS);
     if (threadIdx.x == 0) ring.open();
     __syncthreads();
@@ -253,11 +252,13 @@ static cudaError_t launch_flat_tiles(CudaBackend *cuda, FlatArguments *a) {
         code = a->x_boxed ? make_boxes_map(&maps.x, a->x, a->n, a->w.cols, TILES * 8, Ring::X_COLUMNS / 64)
                           : make_tile_map(&maps.x, a->x, a->n, flat_columns(a->w), TILES * 8);
     if (code == cudaSuccess)
-        code = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Ring::bytes(true));
+        code = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                    Ring::bytes(Ring::WHOLE ? FLAT_WHOLE : FLAT_LARGE));
     if (code != cudaSuccess) return code;
-    a->large = cuda->step.flat_large = !cuda->step.flat_large;
+    cuda->step.flat_large = !cuda->step.flat_large;
+    a->room = Ring::WHOLE ? FLAT_WHOLE : cuda->step.flat_large ? FLAT_LARGE : FLAT_SMALL;
     int blocks = min(cuda->device.card.n_sms, FlatShare(a->w, Ring::COLUMNS, Ring::END_STEPS).total);
-    return launch_dependent(cuda, kernel, blocks, FLAT_THREADS, Ring::bytes(a->large), maps, *a);
+    return launch_dependent(cuda, kernel, blocks, FLAT_THREADS, Ring::bytes(a->room), maps, *a);
 }
 
 // Operands of type T, results of type Out.
