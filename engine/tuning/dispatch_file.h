@@ -1,7 +1,7 @@
 // What `palaver tune` has measured of a card and a model's shape, kept as TOML below palaver's cache folder, one file
 // each:
 //
-//   version = 1                # of this form, and of the kernels it speaks of
+//   version = 2                # of this form, and of the kernels it speaks of: older ones chose otherwise
 //   card = "NVIDIA H200"       # compute = 90, driver = 13000, cuda = 13000
 //   date = "2026-11-22"
 //   read_gb_s = 4554.0         # at which the card reads
@@ -17,7 +17,7 @@
 #include "engine/model/model.h"
 #include "kernels/tuning.h"
 
-enum { DISPATCH_FILE_VERSION = 1 };
+enum { DISPATCH_FILE_VERSION = 2 };
 
 typedef struct DispatchFile {
     CardFacts card;

@@ -126,7 +126,7 @@ static void a_file_that_is_damaged_is_told_of_and_made_anew(void **state) {
     expect_status(&run, 0);
     program_free(&run);
     find_kept(*state, path);
-    assert_int_equal(file_write(path, "version = 1\nhello = 2\n", 22, 0644, &error), STATUS_OK);
+    assert_int_equal(file_write(path, "version = 2\nhello = 2\n", 22, 0644, &error), STATUS_OK);
     run_with_gpu(&run, BABBLER "|--max-tokens|8", "Hello\n/stats\n");
     expect_status(&run, 0);
     expect_err(&run, "hello: no key of such a file: it is not used; palaver tune makes it anew]");

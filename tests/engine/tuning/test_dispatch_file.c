@@ -12,7 +12,7 @@
 
 static const CardFacts CARD = {"NVIDIA H200", 90, 13000, 13000, 0};
 
-static const char GOOD[] = "version = 1\ncard = \"NVIDIA H200\"\ncompute = 90\ndriver = 13000\ncuda = 13000\n"
+static const char GOOD[] = "version = 2\ncard = \"NVIDIA H200\"\ncompute = 90\ndriver = 13000\ncuda = 13000\n"
                            "date = \"2026-11-22\"\nread_gb_s = 4554.0\n"
                            "[[linear]]\nn_out = 12288\nn_in = 4096\ntype = \"q4_0\"\nflat_from = 3\n"
                            "library_from = 65\n"
@@ -57,10 +57,10 @@ static void anything_else_is_refused(void **state) {
     static const struct {
         const char *piece, *other, *why;
     } CASES[] = {
-        {"version = 1\n", "", "version is missing"},
-        {"version = 1", "version = 2", "version: of another version"},
-        {"version = 1", "version = 2\nnew_key = 1", "version: of another version"}, // said first
-        {"version = 1", "version = \"1\"", "version: expected an integer"},
+        {"version = 2\n", "", "version is missing"},
+        {"version = 2", "version = 1", "version: of another version"},
+        {"version = 2", "version = 1\nnew_key = 1", "version: of another version"}, // said first
+        {"version = 2", "version = \"2\"", "version: expected an integer"},
         {"card = \"NVIDIA H200\"", "card = \"NVIDIA H100\"", "card: another card"},
         {"card = \"NVIDIA H200\"", "card = \"NVIDIA H200\\u0000\"", "card: another card"},
         {"card = \"NVIDIA H200\"", "card = 7", "card: another card"},
@@ -88,7 +88,7 @@ static void anything_else_is_refused(void **state) {
         {"n_out = 4096\n", "n_out = 12288\n", "stands there twice"},
         {"[[linear]]", "[[other]]\n[[linear]]", "other: no key"},
         {"[[linear]]\nn_out = 12288", "[linear]\nn_out = 12288", ""},
-        {"version = 1", "version = = 1", ""},
+        {"version = 2", "version = = 2", ""},
     };
     for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
         DispatchFile file;
