@@ -33,18 +33,25 @@ static bool says_nothing(const char *name) {
            !strcmp(name, ".");
 }
 
+// What a path names, without the slashes that a folder may have behind it.
+static void last_name(const char *path, char *name, size_t size) {
+    size_t end = strlen(path), begin;
+    while (end && path[end - 1] == '/') end--;
+    for (begin = end; begin && path[begin - 1] != '/';) begin--;
+    snprintf(name, size, "%.*s", (int)(end - begin), path + begin);
+}
+
 void model_name(const char *path, const char *own, char *name, size_t size) {
-    const char *cache = strstr(path, "models--"), *slash = strrchr(path, '/');
-    const char *base = slash ? slash + 1 : path;
-    bool is_file = strlen(base) > 5 && !strcasecmp(base + strlen(base) - 5, ".gguf");
+    const char *cache = strstr(path, "models--");
+    last_name(path, name, size);
+    bool is_file = strlen(name) > 5 && !strcasecmp(name + strlen(name) - 5, ".gguf");
     if (cache && !is_file) {
         const char *last = cache + 8, *dashes;
         size_t n = strcspn(cache, "/");
         while ((dashes = strstr(last, "--")) && dashes < cache + n) last = dashes + 2;
         snprintf(name, size, "%.*s", (int)(cache + n - last), last);
-    } else {
-        snprintf(name, size, "%s", base);
-        if (is_file) strip_file(name);
+    } else if (is_file) {
+        strip_file(name);
     }
     if (!says_nothing(name) || !own || !*own) return;
     const char *part = strrchr(own, '/');

@@ -19,7 +19,11 @@ static void names_as_their_makers_write_them(void **state) {
     expect("/m/Qwen3-8B-UD-IQ2_XXS.gguf", NULL, "Qwen3-8B-UD");
     expect("/m/phi-2.gguf", NULL, "phi-2"); // a number is no type
     expect("/m/parley-9m", "x", "parley-9m");
+    expect("/m/parley-9m//", "x", "parley-9m"); // as Tab puts it in
+    expect("parley-9m/", NULL, "parley-9m");
+    expect("/", "x", "x");
     expect("/c/hub/models--Qwen--Qwen3-0.6B/snapshots/0123abcd", NULL, "Qwen3-0.6B");
+    expect("/c/hub/models--Qwen--Qwen3-0.6B/", NULL, "Qwen3-0.6B");
     expect("/c/hub/models--a--b/snapshots/01/Mistral-7B.Q8_0.gguf", NULL, "Mistral-7B");
 }
 
