@@ -131,10 +131,11 @@ static Status attach(Chat *chat, const char *path, Error *error) {
     return status;
 }
 
-// The files that a pattern names: *, ?, [ and ]. None of them: what is said is a name, as it is.
+// The files that a pattern names: *, ?, [ and ]. None of them, or a file is called so: what is said is a name, as it is.
 static Status attach_all(Chat *chat, const char *pattern, Error *error) {
     glob_t found;
-    int result = strpbrk(pattern, "*?[") ? glob(pattern, 0, NULL, &found) : GLOB_NOMATCH;
+    const bool is_pattern = strpbrk(pattern, "*?[") && access(pattern, F_OK) != 0;
+    int result = is_pattern ? glob(pattern, 0, NULL, &found) : GLOB_NOMATCH;
     if (result) return attach(chat, pattern, error);
     Status status = found.gl_pathc <= MOST_FILES
                         ? STATUS_OK

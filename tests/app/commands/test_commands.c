@@ -188,6 +188,9 @@ static void test_files_by_pattern(void **state) {
     folder_write_text(*state, "e\033c.txt", "four"); // as it is shown
     snprintf(line, sizeof line, "/file %s/e\\x1bc.txt\n", (char *)*state);
     expect_script(line, "/e\\x1bc.txt: 4 bytes go before");
+    folder_write_text(*state, "[b]1.txt", "a name"); // beside b1.txt, which it would mean as a pattern
+    snprintf(line, sizeof line, "/file %s/[b]1.txt\n", (char *)*state);
+    expect_script(line, "/[b]1.txt: 6 bytes go before");
     snprintf(line, sizeof line, "/file %s/c*.txt\n", (char *)*state);
     expect_refusal(line, "No such file");
 }
