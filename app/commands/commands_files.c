@@ -59,7 +59,7 @@ Status commands_files_save(Chat *chat, const char *argument, Error *error) {
     if (argument_path(argument, path, error) || check_target(chat, path, error)) return error->status;
     if (chat_record_save(chat, path, error)) return error->status;
     screen_notice(chat_screen(chat), "[%d turn%s saved to %s]", tree_depth(chat_tree(chat)),
-                  text_plural(tree_depth(chat_tree(chat))), text_escaped(path).text);
+                  text_plural(tree_depth(chat_tree(chat))), text_path(path).text);
     return STATUS_OK;
 }
 
@@ -79,7 +79,7 @@ Status commands_files_load(Chat *chat, const char *argument, Error *error) {
     if (!status) status = chat_record_load(chat, transcript, NULL, error);
     if (!status)
         screen_notice(chat_screen(chat), "[%d turn%s loaded from %s]", tree_depth(chat_tree(chat)),
-                      text_plural(tree_depth(chat_tree(chat))), text_escaped(path).text);
+                      text_plural(tree_depth(chat_tree(chat))), text_path(path).text);
     return status;
 }
 
@@ -108,7 +108,7 @@ Status commands_files_export(Chat *chat, const char *argument, Error *error) {
     if (status) return status;
     tree_name(tree, tree->head, branch);
     screen_notice(chat_screen(chat), "[branch %s, %d turn%s of %d in the tree, written to %s]", branch,
-                  tree_depth(tree), text_plural(tree_depth(tree)), tree->n, text_escaped(path).text);
+                  tree_depth(tree), text_plural(tree_depth(tree)), tree->n, text_path(path).text);
     return STATUS_OK;
 }
 
@@ -126,7 +126,7 @@ static Status attach(Chat *chat, const char *path, Error *error) {
     text_free(&named);
     free(text);
     if (!status)
-        screen_notice(chat_screen(chat), "[%s: %zu bytes go before the next turn]", text_escaped(path).text,
+        screen_notice(chat_screen(chat), "[%s: %zu bytes go before the next turn]", text_path(path).text,
                       size);
     return status;
 }

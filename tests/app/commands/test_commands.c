@@ -334,6 +334,24 @@ static void test_export(void **state) {
     program_free(&run);
 }
 
+// What notices call a file is what the next command can take.
+static void test_paths_in_notices_can_be_typed(void **state) {
+    char line[600];
+    const char *home = *state;
+    folder_write_text(home, "notes ", "four");
+    snprintf(
+        line, sizeof line,
+        "/file \"%s/notes \"\nHello\n/save \"%s/talk \"\n/load %s/talk\\x20\n/export md \"%s/talk.md \"\n",
+        home, home, home, home);
+    Run run = program_script(TALK, line);
+    expect_err(&run, "/notes\\x20: 4 bytes go before");
+    expect_err(&run, "saved to ");
+    expect_err(&run, "/talk\\x20]\n[1 turn loaded from ");
+    expect_err(&run, "/talk\\x20]\n[branch 1.1, ");
+    expect_err(&run, "/talk.md\\x20]");
+    program_free(&run);
+}
+
 // A conversation is saved to a file, not to what would be waited for: a pipe, which /dev/stdout may be.
 static void test_save_waits_for_no_pipe(void **state) {
     Run run;
@@ -395,6 +413,7 @@ int main(int argc, char **argv) {
         WITH_HOME(test_a_deep_tree),
         WITH_HOME(test_said_turns_leave_whole),
         WITH_HOME(test_export),
+        WITH_HOME(test_paths_in_notices_can_be_typed),
         WITH_HOME(test_save_waits_for_no_pipe),
         WITH_HOME(test_time_and_copy),
         WITH_HOME(test_list_has_columns_of_wide_names),
