@@ -40,27 +40,38 @@ void tokenizer_tell(Tokenizer *tokenizer, const char *format, ...) {
     va_end(list);
 }
 
-bool tokenizer_mark_end(Tokenizer *tokenizer, const char *key, int64_t id) {
+// One of a list that ends the notice, whose first item `words` introduce; `n` have come.
+static void tell_item(Tokenizer *tokenizer, int *n, const char *words, const char *key, const char *token) {
     enum { MOST_TOLD = 4 };
+    char *end = tokenizer->notice + strlen(tokenizer->notice);
+    const size_t room = sizeof tokenizer->notice - (size_t)(end - tokenizer->notice);
+    if (*n == 0)
+        tokenizer_tell(tokenizer, "%s: %s %s", words, key, token);
+    else if (*n < MOST_TOLD)
+        snprintf(end, room, ", %s %s", key, token);
+    else if (*n == MOST_TOLD)
+        snprintf(end, room, ", ...");
+    ++*n;
+}
+
+void tokenizer_tell_mark(Tokenizer *tokenizer, const char *key, const char *token) {
+    tell_item(tokenizer, &tokenizer->n_lost_marks,
+              "the vocabulary lacks these special tokens (take newer files of the model if replies are odd)",
+              key, token);
+}
+
+bool tokenizer_mark_end(Tokenizer *tokenizer, const char *key, int64_t id) {
+    char number[24];
     if (id >= 0 && id < tokenizer->vocabulary.n) {
         vocabulary_mark_end(&tokenizer->vocabulary, (int32_t)id);
         return true;
     }
-    if (id < 0 || id == UINT32_MAX || tokenizer->n_lost_ends > MOST_TOLD)
-        return false; // GGUF's -1 is unsigned
-    char *notice = tokenizer->notice;
-    const int before = tokenizer->n_lost_ends++;
-    const size_t n = strlen(notice), room = sizeof tokenizer->notice - n;
-    if (before == 0)
-        tokenizer_tell(
-            tokenizer,
-            "the vocabulary lacks these ends of replies (take newer files of the model if replies do "
-            "not stop): %s %lld",
-            key, (long long)id);
-    else if (before < MOST_TOLD)
-        snprintf(notice + n, room, ", %s %lld", key, (long long)id);
-    else
-        snprintf(notice + n, room, ", ...");
+    if (id < 0 || id == UINT32_MAX) return false; // GGUF's -1 is unsigned
+    snprintf(number, sizeof number, "%lld", (long long)id);
+    tell_item(tokenizer, &tokenizer->n_lost_ends,
+              "the vocabulary lacks these ends of replies (take newer files of the model if replies do not "
+              "stop)",
+              key, number);
     return false;
 }
 

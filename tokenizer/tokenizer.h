@@ -36,7 +36,14 @@ extern "C" {
 typedef struct Tokenizer Tokenizer;
 
 // ---- opening --------------------------------------------------------------------------------------------------
-enum { TOKENIZER_VOCAB_ENDS = 3 }; // keys by which a GGUF file names what ends a reply
+enum { TOKENIZER_VOCAB_ENDS = 3 };  // keys by which a GGUF file names what ends a reply
+enum { TOKENIZER_VOCAB_MARKS = 3 }; // and those of bos, unk and pad
+
+// What a key of a file says.
+typedef struct TokenizerId {
+    const char *key; // tokenizer.ggml.eot_token_id, …
+    int64_t id;      // as the file has it
+} TokenizerId;
 
 // A vocabulary as a GGUF file carries it (keys tokenizer.ggml.*). Everything is borrowed for the call only.
 // Fields that the file does not have: NULL, 0 for counts, -1 for ids and for the three-valued switches.
@@ -52,11 +59,9 @@ typedef struct TokenizerVocab {
     int64_t n_merges;
     const TokenText *merges; // [n_merges] "left right", best first
     int32_t bos, eos, unk, pad;
-    struct {
-        const char *key;          // tokenizer.ggml.eot_token_id, …
-        int64_t id;               // as the file has it
-    } ends[TOKENIZER_VOCAB_ENDS]; // the first n_ends: what ends a reply
-    int n_ends;
+    TokenizerId ends[TOKENIZER_VOCAB_ENDS];  // the first n_ends: what ends a reply
+    TokenizerId lost[TOKENIZER_VOCAB_MARKS]; // the first n_lost: bos, unk, pad that are no pieces; -1 above
+    int n_ends, n_lost;
     int add_bos, add_space_prefix, remove_extra_whitespaces; // 0, 1, or -1 where the file is silent
     const char *unknown;  // further tokenizer.ggml.* keys, which nobody reads, ", " between them; NULL: none
     const void *charsmap; // precompiled_charsmap of a unigram model, or NULL

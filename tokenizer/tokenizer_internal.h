@@ -32,8 +32,9 @@ struct Tokenizer {
     bool add_bos;
     const atomic_int *interrupt; // NULL: none
     char describe[128];
-    char notice[768]; // "" if there is nothing to say
-    int n_lost_ends;  // ids that tokenizer_mark_end() has told of
+    char notice[1024]; // "" if there is nothing to say
+    int n_lost_ends;   // ids that tokenizer_mark_end() has told of
+    int n_lost_marks;  // and tokenizer_tell_mark()
 };
 
 // An empty one: no ids, no pieces.
@@ -45,6 +46,10 @@ void tokenizer_tell(Tokenizer *tokenizer, const char *format, ...) __attribute__
 // What ends a reply, as `key` of the model's files says. An id that the vocabulary lacks does not: the model is used all
 // the same, and the notice names it, unless it is -1, which means none. Whether the vocabulary has it.
 bool tokenizer_mark_end(Tokenizer *tokenizer, const char *key, int64_t id);
+
+// What `key` of the model's files says is bos, eos, unk or pad, by its id or its name: the vocabulary lacks it, and the
+// model is used without. To be told before what tokenizer_mark_end() finds.
+void tokenizer_tell_mark(Tokenizer *tokenizer, const char *key, const char *token);
 
 // Reads the ModelProto in `proto` (whose content may change) into an empty tokenizer. `dummy_space` other than
 // NONE is dropped to NONE where the model itself wants no dummy space.

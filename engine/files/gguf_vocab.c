@@ -127,15 +127,26 @@ static Status read_id(const Checkpoint *checkpoint, const char *key, const Token
     return status;
 }
 
+// The same of bos, unk and pad, which are told where the vocabulary lacks them; -1, which means none, may be unsigned.
+static Status read_mark(const Checkpoint *checkpoint, const char *key, TokenizerVocab *vocab, int32_t *id,
+                        Error *error) {
+    int64_t value = -1;
+    Status status = read_id(checkpoint, key, vocab, id, error);
+    if (!status) status = checkpoint_get_integer(checkpoint, key, &value, error);
+    if (!status && value >= vocab->n_pieces && value != UINT32_MAX)
+        vocab->lost[vocab->n_lost++] = (TokenizerId){key, value};
+    return status;
+}
+
 static Status read_ids(const Checkpoint *checkpoint, TokenizerVocab *vocab, Error *error) {
     static const char *const END_KEYS[TOKENIZER_VOCAB_ENDS] = {
         "tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"};
     static const char UNKNOWN[] = "tokenizer.ggml.unknown_token_id",
                       PAD[] = "tokenizer.ggml.padding_token_id";
-    Status status = read_id(checkpoint, "tokenizer.ggml.bos_token_id", vocab, &vocab->bos, error);
+    Status status = read_mark(checkpoint, "tokenizer.ggml.bos_token_id", vocab, &vocab->bos, error);
     if (!status) status = read_id(checkpoint, END_KEYS[0], vocab, &vocab->eos, error);
-    if (!status) status = read_id(checkpoint, UNKNOWN, vocab, &vocab->unk, error);
-    if (!status) status = read_id(checkpoint, PAD, vocab, &vocab->pad, error);
+    if (!status) status = read_mark(checkpoint, UNKNOWN, vocab, &vocab->unk, error);
+    if (!status) status = read_mark(checkpoint, PAD, vocab, &vocab->pad, error);
     for (int i = 0; i < TOKENIZER_VOCAB_ENDS && !status; i++) {
         if (!checkpoint_meta(checkpoint, END_KEYS[i])) continue;
         vocab->ends[vocab->n_ends].key = END_KEYS[i];

@@ -8,6 +8,7 @@
 #include "tokenizer/blanks.h"
 #include "tokenizer/tokenizer_internal.h"
 #include "kernels/base/text/json.h"
+#include "kernels/base/text/quote.h"
 #include "tokenizer/files/model_proto.h"
 
 // Llama's largest relatives have 33 MB; nothing sane comes near this.
@@ -189,20 +190,32 @@ static Status load_model(Tokenizer *tokenizer, const char *folder, Text *proto, 
 
 // ---- what the other files say about special tokens ----------------------------------------------------------------
 
+// A file beside the vocabulary.
+typedef struct Named {
+    const char *file;
+    const json_t *config;
+} Named;
+
 // The id of a special token that a file names: "<s>" or {"content": "<s>"}. `known` stays where it is silent.
-static int32_t named_token(const Tokenizer *tokenizer, const json_t *config, const char *key, int32_t known) {
-    const json_t *value = json_member(config, key);
+static int32_t named_token(Tokenizer *tokenizer, const Named *from, const char *key, int32_t known) {
+    const json_t *value = json_member(from->config, key);
     const char *name = json_is_string(value) ? json_string_value(value) : json_text(value, "content");
     if (known >= 0 && strcmp(tokenizer_piece(tokenizer, known, NULL), name) == 0) return known;
     int32_t id = *name ? tokenizer_find(tokenizer, name) : -1;
+    if (*name && id < 0) {
+        char place[64];
+        snprintf(place, sizeof place, "%s: %s", from->file, key);
+        tokenizer_tell_mark(tokenizer, place, quote(name).text);
+    }
     return id >= 0 ? id : known;
 }
 
-static void read_names(Tokenizer *tokenizer, const json_t *config) {
-    tokenizer->bos = named_token(tokenizer, config, "bos_token", tokenizer->bos);
-    tokenizer->eos = named_token(tokenizer, config, "eos_token", tokenizer->eos);
-    tokenizer->unk = named_token(tokenizer, config, "unk_token", tokenizer->unk);
-    tokenizer->pad = named_token(tokenizer, config, "pad_token", tokenizer->pad);
+static void read_names(Tokenizer *tokenizer, const char *file, const json_t *config) {
+    const Named from = {file, config};
+    tokenizer->bos = named_token(tokenizer, &from, "bos_token", tokenizer->bos);
+    tokenizer->eos = named_token(tokenizer, &from, "eos_token", tokenizer->eos);
+    tokenizer->unk = named_token(tokenizer, &from, "unk_token", tokenizer->unk);
+    tokenizer->pad = named_token(tokenizer, &from, "pad_token", tokenizer->pad);
 }
 
 // {"eos_token_id": 2} or {"eos_token_id": [2, 32007]}: all of them end a reply.
@@ -222,8 +235,8 @@ static Status read_special(Tokenizer *tokenizer, const char *folder, const json_
     static const char *const files[] = {"generation_config.json", "config.json"};
     json_t *special_map = NULL;
     Status status = read_json(folder, "special_tokens_map.json", &special_map, NULL, error);
-    read_names(tokenizer, special_map);
-    read_names(tokenizer, config);
+    read_names(tokenizer, "special_tokens_map.json", special_map);
+    read_names(tokenizer, "tokenizer_config.json", config);
     json_decref(special_map);
     for (int i = 0; i < 2 && !status; i++) {
         json_t *other = NULL;

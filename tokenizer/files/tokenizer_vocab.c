@@ -196,6 +196,11 @@ static Status vocab_load(Tokenizer *tokenizer, const TokenizerVocab *vocab, Erro
     if (vocab->add_bos >= 0 && strcmp(model, "gemma4") != 0) begins = vocab->add_bos != 0;
     tokenizer->add_bos = tokenizer->bos >= 0 && begins;
     vocabulary_mark_end(&tokenizer->vocabulary, tokenizer->eos);
+    for (int i = 0; i < vocab->n_lost; i++) {
+        char number[24];
+        snprintf(number, sizeof number, "%lld", (long long)vocab->lost[i].id);
+        tokenizer_tell_mark(tokenizer, vocab->lost[i].key, number);
+    }
     for (int i = 0; i < vocab->n_ends; i++)
         (void)tokenizer_mark_end(tokenizer, vocab->ends[i].key, vocab->ends[i].id);
     vocabulary_mark_named_ends(&tokenizer->vocabulary);

@@ -134,13 +134,16 @@ static void names_unknown_keys(void **state) {
     enum { N = sizeof keys / sizeof *keys };
     Bytes bytes = {0};
     char *folder = folder_new(), path[4096];
-    gguf_header(&bytes, 3, 0, 3 + N);
+    gguf_header(&bytes, 3, 0, 6 + N);
     gguf_key_string(&bytes, "tokenizer.ggml.model", "gpt2");
     gguf_key(&bytes, "tokenizer.ggml.tokens", 9);
     bytes_u32(&bytes, 8);
     bytes_u64(&bytes, 1);
     gguf_string(&bytes, "a");
     gguf_key_u32(&bytes, "tokenizer.ggml.eom_token_id", 9);
+    gguf_key_u32(&bytes, "tokenizer.ggml.bos_token_id", 1);
+    gguf_key_u32(&bytes, "tokenizer.ggml.unknown_token_id", UINT32_MAX); // none
+    gguf_key_u32(&bytes, "tokenizer.ggml.padding_token_id", 0);
     for (int i = 0; i < N; i++) gguf_key_string(&bytes, keys[i], "1");
     gguf_pad(&bytes, 32);
     folder_write(folder, "a.gguf", bytes.data, bytes.size);
@@ -153,6 +156,11 @@ static void names_unknown_keys(void **state) {
     assert_int_equal(vocab.n_ends, 1); // one that no piece has is told by who opens the vocabulary
     assert_int_equal(vocab.ends[0].id, 9);
     assert_string_equal(vocab.ends[0].key, "tokenizer.ggml.eom_token_id");
+    assert_int_equal(vocab.n_lost, 1);
+    assert_int_equal(vocab.lost[0].id, 1);
+    assert_string_equal(vocab.lost[0].key, "tokenizer.ggml.bos_token_id");
+    assert_int_equal(vocab.bos, -1);
+    assert_int_equal(vocab.pad, 0);
     gguf_vocab_free(&vocab);
     checkpoint_close(checkpoint);
     folder_remove(folder);

@@ -46,6 +46,8 @@ static void pipes_are_no_files(void **state) {
 
 #define LACKS                                                                                                \
     "the vocabulary lacks these ends of replies (take newer files of the model if replies do not stop): "
+#define LACKS_MARKS                                                                                          \
+    "the vocabulary lacks these special tokens (take newer files of the model if replies are odd): "
 
 static void special_tokens_by_name(void **state) {
     (void)state;
@@ -77,6 +79,17 @@ static void special_tokens_by_name(void **state) {
     assert_string_equal(tokenizer_notice(t),
                         LACKS "config.json: eos_token_id 9999991, config.json: eos_token_id 9999992, "
                               "config.json: eos_token_id 9999993, config.json: eos_token_id 9999994, ...");
+    tokenizer_close(t);
+    folder_write_text(folder, "config.json", "{\"eos_token_id\": 9999991}");
+    folder_write_text(folder, "special_tokens_map.json", "{\"bos_token\": {\"content\": \"<s>\"}}");
+    folder_write_text(folder, "tokenizer_config.json",
+                      "{\"bos_token\": \"<|im_start|>\", \"pad_token\": \"p\\u001b\"}");
+    t = tokenizer_files_open(folder);
+    assert_int_equal(tokenizer_bos(t), tokenizer_find(t, "<|im_start|>"));
+    assert_string_equal(
+        tokenizer_notice(t),
+        LACKS_MARKS "special_tokens_map.json: bos_token <s>, tokenizer_config.json: pad_token p\\x1b; " LACKS
+                    "config.json: eos_token_id 9999991");
     tokenizer_close(t);
     folder_write_text(folder, "tokenizer_config.json", "{\"bos_token\": ");
     tokenizer_files_refused(folder, STATUS_FILE, "tokenizer_config.json: line 1");
@@ -220,8 +233,14 @@ static void what_no_vocabulary_has_is_told(void **state) {
     golden.vocab.ends[0].key = "tokenizer.ggml.eos_token_id", golden.vocab.ends[0].id = UINT32_MAX; // none
     golden.vocab.ends[1].key = "tokenizer.ggml.eot_token_id", golden.vocab.ends[1].id = golden.vocab.n_pieces;
     golden.vocab.n_ends = 2;
-    char lacks[200];
-    snprintf(lacks, sizeof lacks, "; " LACKS "tokenizer.ggml.eot_token_id %lld; the file's",
+    golden.vocab.lost[0] = (TokenizerId){"tokenizer.ggml.bos_token_id", 99999};
+    golden.vocab.lost[1] = (TokenizerId){"tokenizer.ggml.padding_token_id", INT64_MAX};
+    golden.vocab.n_lost = 2;
+    char lacks[400];
+    snprintf(lacks, sizeof lacks,
+             "; " LACKS_MARKS
+             "tokenizer.ggml.bos_token_id 99999, tokenizer.ggml.padding_token_id 9223372036854775807; " LACKS
+             "tokenizer.ggml.eot_token_id %lld; the file's",
              (long long)golden.vocab.n_pieces);
     Tokenizer *t;
     Error error = {0};
