@@ -126,8 +126,8 @@ static Status attach(Chat *chat, const char *path, Error *error) {
     text_free(&named);
     free(text);
     if (!status)
-        screen_notice(chat_screen(chat), "[%s: %zu bytes go before the next turn]", text_path(path).text,
-                      size);
+        screen_notice(chat_screen(chat), "[%s: %zu byte%s before the next turn]", text_path(path).text, size,
+                      size == 1 ? " goes" : "s go");
     return status;
 }
 

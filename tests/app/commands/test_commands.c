@@ -193,6 +193,9 @@ static void test_files_by_pattern(void **state) {
     expect_script(line, "/[b]1.txt: 6 bytes go before");
     snprintf(line, sizeof line, "/file %s/c*.txt\n", (char *)*state);
     expect_refusal(line, "No such file");
+    folder_write_text(*state, "b4", "x");
+    snprintf(line, sizeof line, "/file %s/b4\n", (char *)*state);
+    expect_script(line, "/b4: 1 byte goes before the next turn]");
 }
 
 static void test_view_and_tokens(void **state) {
