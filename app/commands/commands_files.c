@@ -131,17 +131,21 @@ static Status attach(Chat *chat, const char *path, Error *error) {
     return status;
 }
 
-// The files that a pattern names: *, ?, [ and ]. None of them, or a file is called so: what is said is a name, as it is.
+// The files that a pattern names: *, ?, [ and ]; folders among them are passed over. It names nothing, or a file is called
+// so: what is said is a name, as it is.
 static Status attach_all(Chat *chat, const char *pattern, Error *error) {
     glob_t found;
     const bool is_pattern = strpbrk(pattern, "*?[") && access(pattern, F_OK) != 0;
-    int result = is_pattern ? glob(pattern, 0, NULL, &found) : GLOB_NOMATCH;
+    int result = is_pattern ? glob(pattern, GLOB_MARK, NULL, &found) : GLOB_NOMATCH; // a / behind folders
     if (result) return attach(chat, pattern, error);
-    Status status = found.gl_pathc <= MOST_FILES
-                        ? STATUS_OK
-                        : error_set(error, STATUS_USAGE, "%s: these are %zu files; %d at once are the most",
-                                    pattern, found.gl_pathc, MOST_FILES);
-    for (size_t i = 0; i < found.gl_pathc && !status; i++) status = attach(chat, found.gl_pathv[i], error);
+    size_t n = 0;
+    for (size_t i = 0; i < found.gl_pathc; i++) n += !text_has_suffix(found.gl_pathv[i], "/");
+    Status status = n > 0 && n <= MOST_FILES ? STATUS_OK : STATUS_USAGE;
+    if (!n) error_set(error, status, "%s: these are folders; name the files in them", pattern);
+    if (n > MOST_FILES)
+        error_set(error, status, "%s: these are %zu files; %d at once are the most", pattern, n, MOST_FILES);
+    for (size_t i = 0; i < found.gl_pathc && !status; i++)
+        if (!text_has_suffix(found.gl_pathv[i], "/")) status = attach(chat, found.gl_pathv[i], error);
     globfree(&found);
     return status;
 }

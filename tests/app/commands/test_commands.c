@@ -193,9 +193,13 @@ static void test_files_by_pattern(void **state) {
     expect_script(line, "/[b]1.txt: 6 bytes go before");
     snprintf(line, sizeof line, "/file %s/c*.txt\n", (char *)*state);
     expect_refusal(line, "No such file");
+    snprintf(line, sizeof line, "%s/b3", (char *)*state);
+    assert_int_equal(mkdir(line, 0700), 0);
     folder_write_text(*state, "b4", "x");
-    snprintf(line, sizeof line, "/file %s/b4\n", (char *)*state);
+    snprintf(line, sizeof line, "/file %s/b[34]\n", (char *)*state); // one of them is a folder
     expect_script(line, "/b4: 1 byte goes before the next turn]");
+    snprintf(line, sizeof line, "/file %s/b[3]\n", (char *)*state);
+    expect_refusal(line, "/b[3]: these are folders; name the files in them");
 }
 
 static void test_view_and_tokens(void **state) {
