@@ -33,7 +33,13 @@ static void offer_commands(const Completing *c, const char *slash) {
 static void offer_keys(const Completing *c) {
     size_t n;
     const ConfigKey *keys = settings_keys(&n);
-    for (size_t i = 0; i < n; i++) offer(c, keys[i].name, ' ');
+    // Those with their section, as answers show them, only to who types a section: they would hide the short ones.
+    const bool with_section = memchr(c->word, '.', c->length) != NULL;
+    for (size_t i = 0; i < n; i++) {
+        char name[128];
+        snprintf(name, sizeof name, "%s.%s", keys[i].section, keys[i].name);
+        offer(c, with_section ? name : keys[i].name, ' ');
+    }
 }
 
 static void offer_values(const Completing *c, const char *name) {

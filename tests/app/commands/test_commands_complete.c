@@ -13,6 +13,8 @@ static void test_commands_keys_and_words(void **state) {
     (void)state;
     Pty *pty = prompt_open(SHORT);
     prompt_say(pty, "/set overf\tre\t", "context.overflow = \"reevaluate\"  (/set)");
+    prompt_say(pty, "/set context.ov\tst\t", "context.overflow = \"stop\"  (/set)");
+    prompt_say(pty, "/reset context.ov\t", "context.overflow = ");
     prompt_say(pty, "/view tok\t\r/help und\t", "take the last turn");
     prompt_leave(pty);
 }
