@@ -85,6 +85,7 @@ Status argument_read_system(const char *name, const char *argument, TextEncoding
     char path[PATH_ROOM];
     size_t size;
     *system = NULL;
+    if (!strcmp(argument, "@")) return error_set(error, STATUS_USAGE, "%s: @ needs a file behind it", name);
     if (*argument == '@') {
         if (argument_path(argument + 1, path, error) ||
             argument_read_text(path, SYSTEM_LIMIT, encoding, system, &size, error))

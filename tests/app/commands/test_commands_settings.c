@@ -105,6 +105,8 @@ static void test_system(void **state) {
     expect_err(&run, "[system] From a file.");
     program_free(&run);
     expect_refusal("/system @/no/such/file\n", "/no/such/file");
+    expect_refusal("/system @\n", "/system: @ needs a file behind it");
+    program_says(TALK "|--system=@", "", 2, "palaver: --system: @ needs a file behind it");
 }
 
 // Another model takes over: its own settings come, those of the one before go, the turns stay.
