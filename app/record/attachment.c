@@ -1,6 +1,7 @@
 #include "app/record/attachment.h"
 
 #include "kernels/base/path.h"
+#include "kernels/base/text/utf8.h"
 
 #include <string.h>
 
@@ -22,12 +23,23 @@ static bool add_fence(Text *to, size_t n) {
     return ok;
 }
 
+// Spelled as in messages: a turn is UTF-8, and this one line of it.
+static bool add_name(Text *to, const char *name) {
+    const size_t n = strlen(name);
+    bool ok = true;
+    for (size_t i = 0, size; i < n && ok;) {
+        char sign[UTF8_SIGN];
+        i += utf8_spell(name + i, n - i, sign, &size);
+        ok = text_add(to, sign, size);
+    }
+    return ok;
+}
+
 bool attachment_add(Text *to, const char *path, const char *text, size_t size) {
-    const char *name = path_base(path);
     size_t fence = longest_run(text, size, '`') + 1;
     if (fence < LEAST_FENCE) fence = LEAST_FENCE;
     bool ends = size && text[size - 1] == '\n';
-    return (!to->size || text_add(to, "\n\n", 2)) && text_add(to, name, strlen(name)) &&
+    return (!to->size || text_add(to, "\n\n", 2)) && add_name(to, path_base(path)) &&
            text_add(to, ":\n", 2) && add_fence(to, fence) && text_add(to, "\n", 1) &&
            text_add(to, text, size) && (ends || text_add(to, "\n", 1)) && add_fence(to, fence);
 }

@@ -341,6 +341,20 @@ static void test_export(void **state) {
     program_free(&run);
 }
 
+// A turn with a file whose name is no UTF-8, or has lines, can be kept, and its question be told.
+static void test_names_of_files_in_a_turn(void **state) {
+    char line[600];
+    folder_write_text(*state, "n\xff.txt", "one");
+    folder_write_text(*state, "two\nlines", "two");
+    snprintf(line, sizeof line, "/file %s/n\\xff.txt\n/file %s/two\\x0alines\nWhat is this?\n/view\n/tree\n",
+             (char *)*state, (char *)*state);
+    Run run = program_script(TALK, line);
+    expect_no_err(&run, "palaver: ");
+    expect_err(&run, "[user] n\\xff.txt:\n```\none\n```\n\ntwo\\x0alines:\n```\ntwo\n```\n\nWhat is this?");
+    expect_err(&run, "1.1  What is this? ->");
+    program_free(&run);
+}
+
 // What notices call a file is what the next command can take.
 static void test_paths_in_notices_can_be_typed(void **state) {
     char line[600];
@@ -420,6 +434,7 @@ int main(int argc, char **argv) {
         WITH_HOME(test_a_deep_tree),
         WITH_HOME(test_said_turns_leave_whole),
         WITH_HOME(test_export),
+        WITH_HOME(test_names_of_files_in_a_turn),
         WITH_HOME(test_paths_in_notices_can_be_typed),
         WITH_HOME(test_save_waits_for_no_pipe),
         WITH_HOME(test_time_and_copy),
