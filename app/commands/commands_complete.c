@@ -81,7 +81,7 @@ static void offer_file(const Completing *c, const TypedPath *typed, const char *
     const bool is_marked = !*typed->folder && (*name == '"' || *name == '\'');
     const char quote[] = {typed->quote ? typed->quote : is_marked ? '"' : 0, 0};
     snprintf(path, sizeof path, "%s%s%s%s", quote, typed->folder,
-             *quote ? text_escaped(name).text : text_name(name).text, is_folder ? "" : quote);
+             *quote ? text_in_marks(name).text : text_name(name).text, is_folder ? "" : quote);
     if (!strncmp(path, c->word, c->length) || !strncmp(name, typed->name, strlen(typed->name)))
         completion_add(c->completion, c->start, path, is_folder ? '/' : ' ');
 }

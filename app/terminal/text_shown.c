@@ -108,12 +108,13 @@ bool text_print_escaped(FILE *out, const char *bytes, size_t n) {
     return ok;
 }
 
-typedef enum Spelling { AS_TEXT, AS_NAME, AS_PATH } Spelling; // a path: each of its names
+typedef enum Spelling { AS_TEXT, IN_MARKS, AS_NAME, AS_PATH } Spelling; // a path: each of its names
 
-// Whether a byte of a name cannot stand for itself: see text_name().
+// Whether a byte of a name cannot stand for itself: see text_name(), text_in_marks().
 static bool is_misread(const char *text, size_t i, Spelling spelling) {
     const bool path = spelling == AS_PATH, first = !i || (path && text[i - 1] == '/'),
                last = !text[i + 1] || (path && text[i + 1] == '/');
+    if (spelling == IN_MARKS) return text[i] == '\\' && (text[i + 1] == 'x' || text[i + 1] == 'u');
     if (text[i] == ' ') return first || last;
     return text[i] == '\\' && (last || strchr("xu ", text[i + 1]));
 }
@@ -142,6 +143,10 @@ TextEscaped text_escaped(const char *text) {
 
 TextEscaped text_name(const char *name) {
     return escape(name, AS_NAME);
+}
+
+TextEscaped text_in_marks(const char *name) {
+    return escape(name, IN_MARKS);
 }
 
 TextEscaped text_path(const char *path) {

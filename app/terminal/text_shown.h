@@ -68,6 +68,8 @@ TextEscaped text_escaped(const char *text);
 // \xNN are a blank at either end, and a backslash at the end, where a line would go on, or before what would read as such
 // a sign, or before a blank, where commands take it away. No two names are shown alike.
 TextEscaped text_name(const char *name);
+// The same as it is typed within quotation marks, which keep blanks and other backslashes.
+TextEscaped text_in_marks(const char *name);
 // A path as it is shown: each of its names so. The last is spelled as the list of models spells it.
 TextEscaped text_path(const char *path);
 // What text_escaped() says as a word for a shell, in quotation marks where one would read it otherwise:

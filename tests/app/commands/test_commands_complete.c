@@ -52,8 +52,15 @@ static void test_names_that_need_care(void **state) {
                  {"four\\ words", "%s/fou\t"},           {"blank at end ", "%s/blank a\t"},
                  {" blank before", "%s/\\x20blank b\t"}, {"a\\x41b", "%s/a\t"},
                  {"marked one", "\"%s/marked o\t"},      {"lastly marked ", "'%s/lastly m\t"},
-                 {"spelled blank", "%s/spelled\\ b\t"}};
+                 {"spelled blank", "%s/spelled\\ b\t"},  {"dir\xff/c\\x41d ", "\"%s/di\tc\t"},
+                 {"e\\x41f/g\xff ", "'%s/e\tg\t"}};
     enum { N = sizeof CASES / sizeof *CASES };
+    const char *const folders[] = {"dir\xff", "e\\x41f"};
+    for (int i = 0; i < 2; i++) {
+        char folder[400];
+        snprintf(folder, sizeof folder, "%s/%s", (char *)*state, folders[i]);
+        assert_int_equal(mkdir(folder, 0700), 0);
+    }
     for (int i = 0; i < N; i++) make_file(*state, CASES[i].name, 11 + i);
     Pty *pty = prompt_open(SHORT);
     for (int i = 0; i < N; i++) {
