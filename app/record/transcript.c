@@ -151,14 +151,10 @@ TranscriptSetting transcript_setting(const Transcript *transcript, int index) {
 
 // ---- writing ----------------------------------------------------------------------------------------------
 
-// JSON is UTF-8; a path may be any bytes, and is then kept as what can be shown of it.
+// JSON is UTF-8; a path may be any bytes, and is then kept as it is typed, so that --resume finds it.
 static json_t *utf8_to_json(const char *text) {
-    size_t size = strlen(text);
-    if (utf8_valid_run(text, size) == size) return json_stringn(text, size);
-    char *clean = text_clean(text, size, NULL);
-    json_t *json = clean ? json_string(clean) : NULL;
-    free(clean);
-    return json;
+    const size_t size = strlen(text);
+    return utf8_valid_run(text, size) == size ? json_stringn(text, size) : json_string(text_path(text).text);
 }
 
 static json_t *model_to_json(const TranscriptModel *model) {

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 // Short replies, always the same.
 #define TALK BABBLER "|--seed=1|--max-tokens=6|--threads=1"
@@ -150,6 +151,17 @@ static void test_resume_without_the_model(void **state) {
     program_free(&run);
     program_says("--resume", "", 3, "(palaver MODEL --resume takes another): ");
     program_says(TALK "|--resume|--stats", "And of Italy?\n", 0, "[turn 2: ");
+}
+
+// A journal is UTF-8; the path of its model need not be.
+static void test_resume_finds_a_model_of_any_name(void **state) {
+    char path[300], target[400], arguments[400];
+    snprintf(path, sizeof path, "%s/mod\xff\\x41", (char *)*state);
+    assert_non_null(realpath(BABBLER, target));
+    assert_int_equal(symlink(target, path), 0);
+    snprintf(arguments, sizeof arguments, "%s/|--seed=1|--max-tokens=6|--threads=1", path);
+    program_says(arguments, "Hello there.\n", 0, "");
+    program_says("--resume|--max-tokens=6|--threads=1|--stats", "And of Italy?\n", 0, "[turn 2: ");
 }
 
 static void test_signals_save_first(void **state) {
@@ -318,6 +330,7 @@ int main(int argc, char **argv) {
         WITH_HOME(test_resume_without_the_model),
         WITH_HOME(test_signals_save_first),
         WITH_HOME(test_save_and_load),
+        WITH_HOME(test_resume_finds_a_model_of_any_name),
         WITH_HOME(test_save_keeps_what_is_there),
         WITH_HOME(test_a_loaded_conversation_takes_the_seed),
         WITH_HOME(test_what_is_only_in_memory_is_not_left),
