@@ -66,7 +66,7 @@ bool tokenizer_mark_end(Tokenizer *tokenizer, const char *key, int64_t id) {
         vocabulary_mark_end(&tokenizer->vocabulary, (int32_t)id);
         return true;
     }
-    if (id < 0 || id == UINT32_MAX) return false; // GGUF's -1 is unsigned
+    if (tokenizer_id_is_none(id)) return false;
     snprintf(number, sizeof number, "%lld", (long long)id);
     tell_item(tokenizer, &tokenizer->n_lost_ends,
               "the vocabulary lacks these ends of replies (take newer files of the model if replies do not "

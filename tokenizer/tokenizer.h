@@ -45,6 +45,11 @@ typedef struct TokenizerId {
     int64_t id;      // as the file has it
 } TokenizerId;
 
+// Whether an id says that there is no such token: -1, which GGUF has unsigned.
+static inline bool tokenizer_id_is_none(int64_t id) {
+    return id < 0 || id == UINT32_MAX;
+}
+
 // A vocabulary as a GGUF file carries it (keys tokenizer.ggml.*). Everything is borrowed for the call only.
 // Fields that the file does not have: NULL, 0 for counts, -1 for ids and for the three-valued switches.
 typedef struct TokenizerVocab {

@@ -1,8 +1,8 @@
 #include "app/record/attachment.h"
 
 #include "kernels/base/path.h"
-#include "kernels/base/text/utf8.h"
 
+#include <limits.h>
 #include <string.h>
 
 enum { LEAST_FENCE = 3 };
@@ -23,23 +23,14 @@ static bool add_fence(Text *to, size_t n) {
     return ok;
 }
 
-// Spelled as in messages: a turn is UTF-8, and this one line of it.
-static bool add_name(Text *to, const char *name) {
-    const size_t n = strlen(name);
-    bool ok = true;
-    for (size_t i = 0, size; i < n && ok;) {
-        char sign[UTF8_SIGN];
-        i += utf8_spell(name + i, n - i, sign, &size);
-        ok = text_add(to, sign, size);
-    }
-    return ok;
-}
-
 bool attachment_add(Text *to, const char *path, const char *text, size_t size) {
+    const char *name = path_base(path);
+    char shown[4 * NAME_MAX + 1]; // spelled as in messages: a turn is UTF-8, and this one line of it
+    text_copy_printable(shown, sizeof shown, name, strlen(name));
     size_t fence = longest_run(text, size, '`') + 1;
     if (fence < LEAST_FENCE) fence = LEAST_FENCE;
     bool ends = size && text[size - 1] == '\n';
-    return (!to->size || text_add(to, "\n\n", 2)) && add_name(to, path_base(path)) &&
+    return (!to->size || text_add(to, "\n\n", 2)) && text_add(to, shown, strlen(shown)) &&
            text_add(to, ":\n", 2) && add_fence(to, fence) && text_add(to, "\n", 1) &&
            text_add(to, text, size) && (ends || text_add(to, "\n", 1)) && add_fence(to, fence);
 }

@@ -118,22 +118,18 @@ static Status read_types(const Checkpoint *checkpoint, TokenizerVocab *vocab, Er
     return status;
 }
 
-// -1 where the key is absent or no token.
-static Status read_id(const Checkpoint *checkpoint, const char *key, const TokenizerVocab *vocab, int32_t *id,
-                      Error *error) {
-    int64_t value = -1;
-    Status status = checkpoint_get_integer(checkpoint, key, &value, error);
-    *id = value >= 0 && value < vocab->n_pieces ? (int32_t)value : -1;
-    return status;
+// -1 of what is no token.
+static int32_t id_of(const TokenizerVocab *vocab, int64_t value) {
+    return value >= 0 && value < vocab->n_pieces ? (int32_t)value : -1;
 }
 
-// The same of bos, unk and pad, which are told where the vocabulary lacks them; -1, which means none, may be unsigned.
+// bos, unk or pad; -1 where the key is absent. What the vocabulary lacks is kept to be told.
 static Status read_mark(const Checkpoint *checkpoint, const char *key, TokenizerVocab *vocab, int32_t *id,
                         Error *error) {
     int64_t value = -1;
-    Status status = read_id(checkpoint, key, vocab, id, error);
-    if (!status) status = checkpoint_get_integer(checkpoint, key, &value, error);
-    if (!status && value >= vocab->n_pieces && value != UINT32_MAX)
+    Status status = checkpoint_get_integer(checkpoint, key, &value, error);
+    *id = id_of(vocab, value);
+    if (!status && *id < 0 && !tokenizer_id_is_none(value))
         vocab->lost[vocab->n_lost++] = (TokenizerId){key, value};
     return status;
 }
@@ -144,15 +140,15 @@ static Status read_ids(const Checkpoint *checkpoint, TokenizerVocab *vocab, Erro
     static const char UNKNOWN[] = "tokenizer.ggml.unknown_token_id",
                       PAD[] = "tokenizer.ggml.padding_token_id";
     Status status = read_mark(checkpoint, "tokenizer.ggml.bos_token_id", vocab, &vocab->bos, error);
-    if (!status) status = read_id(checkpoint, END_KEYS[0], vocab, &vocab->eos, error);
-    if (!status) status = read_mark(checkpoint, UNKNOWN, vocab, &vocab->unk, error);
-    if (!status) status = read_mark(checkpoint, PAD, vocab, &vocab->pad, error);
     for (int i = 0; i < TOKENIZER_VOCAB_ENDS && !status; i++) {
         if (!checkpoint_meta(checkpoint, END_KEYS[i])) continue;
-        vocab->ends[vocab->n_ends].key = END_KEYS[i];
-        status = checkpoint_get_integer(checkpoint, END_KEYS[i], &vocab->ends[vocab->n_ends++].id, error);
+        TokenizerId *end = &vocab->ends[vocab->n_ends++];
+        end->key = END_KEYS[i];
+        status = checkpoint_get_integer(checkpoint, END_KEYS[i], &end->id, error);
+        if (i == 0) vocab->eos = id_of(vocab, end->id);
     }
-    return status;
+    if (!status) status = read_mark(checkpoint, UNKNOWN, vocab, &vocab->unk, error);
+    return status ? status : read_mark(checkpoint, PAD, vocab, &vocab->pad, error);
 }
 
 static Status read_switch(const Checkpoint *checkpoint, const char *key, int *value, Error *error) {

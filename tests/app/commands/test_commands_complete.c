@@ -1,4 +1,5 @@
 // Tab behind a command: what is put in is what the command reads.
+#include "tests/support/files.h"
 #include "tests/support/model/prompt.h"
 #include "tests/support/test.h"
 
@@ -21,12 +22,9 @@ static void test_commands_keys_and_words(void **state) {
 
 // A file of n bytes in the test's home.
 static void make_file(const char *home, const char *name, int n) {
-    char path[400];
-    snprintf(path, sizeof path, "%s/%s", home, name);
-    FILE *file = fopen(path, "w");
-    assert_non_null(file);
-    for (int i = 0; i < n; i++) fputc('x', file);
-    fclose(file);
+    char text[100];
+    snprintf(text, sizeof text, "%0*d", n, 0);
+    folder_write_text(home, name, n ? text : "");
 }
 
 // The line, with the home for its %s, is sent as it is typed; the answer is waited for, and the prompt.
