@@ -247,21 +247,6 @@ __device__ inline void join_splits(const SplitArguments &s, const int64_t *place
     }
 }
 
-// Waits until all n blocks that share a tile's rows have left their results; who is the last to know it clears the counter for
-// the next launch. Only where all are there at once.
-__device__ inline void meet_splits(unsigned *arrived, unsigned n) {
-    __threadfence();
-    __syncthreads();
-    if (threadIdx.x == 0) {
-        atomicAdd(arrived, 1);
-        while (load_relaxed(arrived) < n) {
-        }
-        __threadfence();
-        if (atomicAdd(arrived, 1) == 2 * n - 1) *arrived = 0;
-    }
-    __syncthreads();
-}
-
 // Whether the block is the last of n to leave its results.
 __device__ inline bool last_of_splits(unsigned *arrived, unsigned n) {
     __shared__ bool last;
@@ -291,8 +276,7 @@ __device__ inline void hand_over(const SplitArguments &s, const SplitResults<Sha
                                  SplitPlace<Shape, HEAD> *place) {
     static_assert(sizeof *place <= HANDOVER_A_SM, "what a block has room for");
     join_results(s, r, n_rows, [&](int row, int d, float4 sum, float2 all) {
-        store_relaxed(&place->sums[(row * HEAD + d) / 4],
-                      make_uint4(part_word(sum.x), part_word(sum.y), part_word(sum.z), part_word(sum.w)));
+        store_relaxed(&place->sums[(row * HEAD + d) / 4], part_words(sum.x, sum.y, sum.z, sum.w));
         if (d % 128 == 0)
             store_relaxed(&place->weights[row * place->COPIES + d / 128],
                           (unsigned long long)part_word(all.y) << 32 | part_word(all.x));

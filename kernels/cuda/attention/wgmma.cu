@@ -193,6 +193,21 @@ struct WgmmaJoin {
     static constexpr int HEADS = ROWS / 2, WARPS = MMA_WARPS;
 };
 
+// Waits until all n blocks that share a tile's rows have left their results; who is the last to know it clears the counter for
+// the next launch. Only where all are there at once.
+__device__ inline void meet_splits(unsigned *arrived, unsigned n) {
+    __threadfence();
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        atomicAdd(arrived, 1);
+        while (load_relaxed(arrived) < n) {
+        }
+        __threadfence();
+        if (atomicAdd(arrived, 1) == 2 * n - 1) *arrived = 0;
+    }
+    __syncthreads();
+}
+
 // The MMA warpgroups put a share of the tile's rows together, once all splits have left theirs.
 template <int HEAD>
 __device__ inline void join_tile(const SplitArguments &s, const TileHead &at, unsigned *arrived,

@@ -26,6 +26,11 @@ __device__ inline void part_value(uint32_t word, int *v) {
     *v = (int)(word ^ 0x80000000u);
 }
 
+// Four of a place, in order.
+template <class Number>
+__device__ inline uint4 part_words(Number first, Number second, Number third, Number fourth) {
+    return make_uint4(part_word(first), part_word(second), part_word(third), part_word(fourth));
+}
 __device__ inline bool is_whole(uint4 words) {
     return words.x && words.y && words.z && words.w;
 }

@@ -67,8 +67,7 @@ static_assert(FLAT_BLOCKS_A_SM * FLAT_WARPS * (FLAT_MOST / 8) * 32 * sizeof(uint
 template <int TILES, class Sum> __device__ inline void leave_part(uint4 *part, const Sum c[TILES][4]) {
 #pragma unroll
     for (int i = 0; i < TILES; i++)
-        store_relaxed(part + i * 32, make_uint4(part_word(c[i][0]), part_word(c[i][1]), part_word(c[i][2]),
-                                                part_word(c[i][3])));
+        store_relaxed(part + i * 32, part_words(c[i][0], c[i][1], c[i][2], c[i][3]));
 }
 
 // Adds n parts, one behind the other, in their order, as they come; of few rows of x several are on their way at once.
