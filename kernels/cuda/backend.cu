@@ -30,6 +30,7 @@ static void layout_routes(const DecoderShape *s, size_t tokens, CudaRoutes *r, T
     r->shared = (float *)take(tokens * sizeof(float));
     r->start = (int32_t *)take((n + 1) * sizeof(int32_t));
     r->tiles = (int32_t *)take((n + 1) * sizeof(int32_t));
+    r->tile_pairs = (int4 *)take(pairs * sizeof(int4));
     r->token = (int32_t *)take(pairs * sizeof(int32_t));
     r->where = (int32_t *)take(pairs * sizeof(int32_t));
     r->pairs = take(pairs * (size_t)s->hidden_size * 4);

@@ -28,6 +28,7 @@ struct CudaRoutes {
     float *shared;       // [max_tokens] the shared expert's weight
     int32_t *start;      // [n + 1] the first pair of each expert
     int32_t *tiles;      // [n + 1] its first tile: experts_sort()
+    int4 *tile_pairs;    // [max_tokens·n_active] what each tile has: ExpertFlatTiles
     int32_t *token;      // [max_tokens·n_active] of each pair
     int32_t *where;      // [max_tokens, n_active] the pair of each
     void *pairs;         // [max_tokens·n_active, hidden_size], operand type

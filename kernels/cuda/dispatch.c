@@ -355,9 +355,22 @@ AttendKernel dispatch_attend(const Card *card, const AttendCase *a) {
     return plain ? ATTEND_TILE_F16 : ATTEND_TILE_ANY;
 }
 
-ExpertsWay dispatch_experts(StepKind kind, int n_tokens) {
-    bool few = kind == STEP_DECODING || (kind == STEP_ANY && n_tokens <= EXPERTS_ROWS_MOST);
-    return few ? EXPERTS_ROWS : EXPERTS_GROUPED;
+// Rows that decode go one way however many there are. A graph takes steps of any kind for such.
+ExpertsWay dispatch_experts(const ExpertsStep *s) {
+    if (s->gemms == STEP_DECODING) return s->flat ? EXPERTS_FLAT : EXPERTS_ROWS;
+    if (s->gemms == STEP_READING) return EXPERTS_GROUPED;
+    if (s->n_tokens <= (s->flat ? EXPERTS_ROWS_MOST_FLAT : EXPERTS_ROWS_MOST)) return EXPERTS_ROWS;
+    const int most = s->unpacked ? EXPERTS_FLAT_UNPACKED_MOST : EXPERTS_FLAT_MOST;
+    if (s->flat && s->n_pairs <= most * s->n) return EXPERTS_FLAT;
+    return s->kind == STEP_DECODING ? EXPERTS_ROWS : EXPERTS_GROUPED;
+}
+
+// Eight times as many as experts have in the mean: an expert that has more than a tile of them is read again, and choices
+// are not even, while a wider tile has more to do for the same weights.
+int dispatch_expert_pairs(int n_pairs, int n) {
+    int pairs = 8;
+    while (pairs < 64 && pairs * n < 8 * n_pairs) pairs *= 2;
+    return pairs;
 }
 
 static bool tiles_take(DType operand, Format format) {

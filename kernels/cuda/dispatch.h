@@ -68,7 +68,9 @@
 //   plain
 //
 // Layers of experts (dispatch_experts), whose rows' bits must not tell where a prompt was cut or who decodes beside:
-//   rows         DECODING (and with it every graph); ANY, up to 4 tokens
+//   rows         ANY, one token; where there is no flat one, up to 4 tokens, and DECODING (and with it every graph)
+//   flat         DECODING; ANY, up to 16 tokens an expert in the mean, 64 of quantised W: sm_90, W of a 16-bit operand's
+//                type, and quantised ones with operands in f16, or in bf16 where gates are clamped
 //   grouped      everything else: tiles for all experts at once, on sm_90 by wgmma (experts/grouped.cu), on other cards
 //                by mma: W of a 16-bit operand's type, and quantised ones with operands in f16; else a GEMM for each
 // The persistent kernel takes a model's one token where all layers have up to 256 experts and none for all tokens.
@@ -219,10 +221,24 @@ typedef struct HeadsCase {
 } HeadsCase;
 HeadsKernel dispatch_heads(const HeadsCase *heads);
 
-// How a layer of experts is computed: by GEMVs of each token, or by GEMMs of each expert.
-typedef enum ExpertsWay { EXPERTS_ROWS, EXPERTS_GROUPED } ExpertsWay;
-enum { EXPERTS_ROWS_MOST = 4 };
-ExpertsWay dispatch_experts(StepKind kind, int n_tokens);
+// How a layer of experts is computed: by GEMVs of each token, or by GEMMs of each expert, flat ones or those of tiles of
+// many tokens.
+typedef enum ExpertsWay { EXPERTS_ROWS, EXPERTS_FLAT, EXPERTS_GROUPED } ExpertsWay;
+enum {
+    EXPERTS_ROWS_MOST = 4,
+    EXPERTS_ROWS_MOST_FLAT = 1, // where there are flat ones
+    EXPERTS_FLAT_MOST = 16,     // pairs of an expert, in the mean
+    EXPERTS_FLAT_UNPACKED_MOST = 64,
+};
+typedef struct ExpertsStep {
+    StepKind kind, gemms; // CudaStep.kind, gemm_kind
+    int n_pairs, n;       // of tokens and the experts that these take; experts
+    int n_tokens;
+    bool flat, unpacked; // experts/flat.cuh has kernels for the layer; both of its matrices are quantised
+} ExpertsStep;
+ExpertsWay dispatch_experts(const ExpertsStep *step);
+// Pairs of a flat GEMM's tile: 8, 16, 32 or 64.
+int dispatch_expert_pairs(int n_pairs, int n);
 
 // Whether their GEMMs are tiles of all of them by mma, of EXPERT_TILE_PAIRS pairs of a token and an expert
 // (experts/tiles.cuh). Hopper has tiles of its own (experts/grouped.cu).

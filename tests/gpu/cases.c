@@ -241,6 +241,41 @@ const Case CASES[] = {
     {"nf4 expert tiles", DTYPE_NF4, 576, 4, 2, 64, 704, 300, EXPERT_TILES(300)},
     {"q4_0 expert tiles, many", DTYPE_Q4_0, 256, 4, 2, 64, 96, 300, EXPERTS(100, 6, 0), .past = 3,
      .n_tokens = 300, .whole = true, F16KV},
+// Flat GEMMs of experts: tiles of 8, 16, 32 and 64 pairs, experts without any and with more than a tile, rows of W and pieces
+// of columns that are not whole.
+#define EXPERT_FLAT(n, active, tokens) EXPERTS(n, active, 1), .past = 3, .n_tokens = (tokens), F16KV
+    {"f16 flat experts, odd", DTYPE_F16, 328, 4, 2, 64, 712, 300, EXPERT_FLAT(40, 3, 3)},
+    {"f16 flat experts, all of few", DTYPE_F16, 256, 4, 2, 64, 264, 300, EXPERT_FLAT(3, 3, 9)},
+    {"bf16 flat experts, biases", DTYPE_BF16, 336, 4, 2, 64, 208, 300, .ffn_bias = true,
+     EXPERT_FLAT(6, 2, 7)},
+    {"bf16 flat experts, gelu", DTYPE_BF16, 512, 4, 2, 64, 704, 300, .activation = ACTIVATION_GELU_TANH,
+     EXPERT_FLAT(10, 3, 50)},
+    {"q8_0 flat experts", DTYPE_Q8_0, 544, 4, 2, 64, 704, 300, EXPERT_FLAT(16, 16, 2)},
+    {"q8_0 flat experts, many", DTYPE_Q8_0, 544, 4, 2, 64, 704, 300, EXPERT_FLAT(8, 2, 150)},
+    {"q4_0 flat experts", DTYPE_Q4_0, 544, 4, 2, 64, 4160, 300, EXPERT_FLAT(9, 2, 8)},
+    {"q4_0 flat experts, many", DTYPE_Q4_0, 544, 4, 2, 64, 352, 300, EXPERT_FLAT(9, 2, 200)},
+    {"q4_1 flat experts", DTYPE_Q4_1, 544, 4, 2, 64, 704, 300, EXPERT_FLAT(6, 2, 12)},
+    {"q5_0 flat experts", DTYPE_Q5_0, 544, 4, 2, 64, 704, 300, EXPERT_FLAT(6, 2, 5)},
+    {"q5_1 flat experts", DTYPE_Q5_1, 544, 4, 2, 64, 704, 300, EXPERT_FLAT(6, 2, 20)},
+    {"iq4_nl flat experts", DTYPE_IQ4_NL, 544, 4, 2, 64, 704, 300, EXPERT_FLAT(20, 4, 6)},
+    {"mxfp4 flat experts, biases", DTYPE_MXFP4, 544, 4, 2, 64, 704, 300,
+     .activation = ACTIVATION_CLAMPED_SWIGLU, .ffn_bias = true, EXPERT_FLAT(6, 2, 40)},
+    {"q4_k with q6_k flat experts", DTYPE_Q4_K, 768, 4, 2, 64, 1280, 300, .down_type = DTYPE_Q6_K,
+     EXPERT_FLAT(64, 8, 11)},
+    {"q5_k flat experts, gelu", DTYPE_Q5_K, 768, 4, 2, 64, 256, 300, .activation = ACTIVATION_GELU_TANH,
+     EXPERT_FLAT(7, 4, 30)},
+    {"q2_k with q3_k flat experts", DTYPE_Q2_K, 768, 4, 2, 64, 256, 300, .down_type = DTYPE_Q3_K,
+     EXPERT_FLAT(4, 4, 13)},
+    {"q3_k with q2_k flat experts", DTYPE_Q3_K, 768, 4, 2, 64, 256, 300, .down_type = DTYPE_Q2_K,
+     EXPERT_FLAT(7, 2, 100)},
+    {"e4m3 flat experts", DTYPE_E4M3, 544, 4, 2, 64, 2208, 300, EXPERT_FLAT(6, 2, 10)},
+    {"nf4 flat experts", DTYPE_NF4, 576, 4, 2, 64, 704, 300, EXPERT_FLAT(12, 3, 9)},
+    // A router of many tokens, of experts in groups and of a number that is not of eights. In float32: else experts that are
+    // nearly as good as each other are chosen by rounding.
+    {"f32 experts, groups, a long prompt", DTYPE_F32, 256, 4, 2, 64, 96, 300, EXPERTS(150, 6, 2), .past = 3,
+     .n_tokens = 700, .whole = true, .kv = DTYPE_F32},
+    {"bf16 experts, layer norm, some tokens", DTYPE_BF16, 328, 4, 2, 64, 96, 300, EXPERTS(60, 4, 0),
+     .shared = 88, .routed = true, .layer_norm = true, .past = 3, .n_tokens = 130, .whole = true, F16KV},
 #define LATENT(n, low, p, v) .rank = (n), .q_rank = (low), .plain = (p), .value = (v)
 #define LATENT_512 .rotary_dim = 64, .interleaved = true
     {"f32 latent", DTYPE_F32, 64, 4, 1, 56, 96, 257, .rotary_dim = 16, LATENT(40, 24, 24, 16), .past = 45,

@@ -356,15 +356,39 @@ static void heads_go_by_what_follows_the_product(void **state) {
 
 // ---- experts -------------------------------------------------------------------------------------------------
 
-// Layers of experts, by kind and number of tokens alone.
+// Of 32 experts, four a token: the way of a step of so many tokens, where there are flat GEMMs or not.
+static ExpertsWay way_of(StepKind kind, StepKind gemms, int n_tokens, bool flat, bool unpacked) {
+    const ExpertsStep step = {kind, gemms, 4 * n_tokens, 32, n_tokens, flat, unpacked};
+    return dispatch_experts(&step);
+}
+
+// Rows that decode and prompts that are read take one way each, however many they are, and what a graph has is not the host's
+// to wait for.
 static void experts_by_kind(void **state) {
     (void)state;
-    assert_int_equal(dispatch_experts(STEP_ANY, 1), EXPERTS_ROWS);
-    assert_int_equal(dispatch_experts(STEP_ANY, EXPERTS_ROWS_MOST), EXPERTS_ROWS);
-    assert_int_equal(dispatch_experts(STEP_ANY, EXPERTS_ROWS_MOST + 1), EXPERTS_GROUPED);
-    assert_int_equal(dispatch_experts(STEP_DECODING, 1), EXPERTS_ROWS);
-    assert_int_equal(dispatch_experts(STEP_DECODING, 500), EXPERTS_ROWS);
-    assert_int_equal(dispatch_experts(STEP_READING, 1), EXPERTS_GROUPED);
+    const StepKind any = STEP_ANY, decoding = STEP_DECODING, reading = STEP_READING;
+    for (int flat = 0; flat < 2; flat++)
+        for (int n = 1; n <= 512; n *= 2) {
+            assert_int_equal(way_of(decoding, decoding, n, flat, true), flat ? EXPERTS_FLAT : EXPERTS_ROWS);
+            assert_int_equal(way_of(reading, reading, n, flat, true), EXPERTS_GROUPED);
+            if (!flat) assert_int_equal(way_of(decoding, any, n, false, true), EXPERTS_ROWS);
+        }
+    for (int flat = 0; flat < 2; flat++) assert_int_equal(way_of(any, any, 1, flat, true), EXPERTS_ROWS);
+    assert_int_equal(way_of(decoding, any, 1, true, true), EXPERTS_ROWS);
+    assert_int_equal(way_of(decoding, any, 2, true, true), EXPERTS_FLAT);
+    assert_int_equal(way_of(any, any, 2, true, false), EXPERTS_FLAT);
+    assert_int_equal(way_of(any, any, 4, false, false), EXPERTS_ROWS);
+    assert_int_equal(way_of(any, any, 5, false, false), EXPERTS_GROUPED);
+    assert_int_equal(way_of(any, any, 128, true, false), EXPERTS_FLAT);
+    assert_int_equal(way_of(any, any, 129, true, false), EXPERTS_GROUPED);
+    assert_int_equal(way_of(any, any, 512, true, true), EXPERTS_FLAT);
+    assert_int_equal(way_of(any, any, 513, true, true), EXPERTS_GROUPED);
+    static const struct {
+        int n_pairs, n, pairs;
+    } TILES[] = {{1, 128, 8},    {128, 128, 8}, {129, 128, 16}, {256, 128, 16},
+                 {257, 128, 32}, {128, 32, 32}, {129, 32, 64},  {100000, 32, 64}};
+    for (size_t i = 0; i < sizeof TILES / sizeof *TILES; i++)
+        assert_int_equal(dispatch_expert_pairs(TILES[i].n_pairs, TILES[i].n), TILES[i].pairs);
 }
 
 // Tiles of all experts by mma: weights of the operand's type, and quantised ones beside f16, on cards without wgmma.

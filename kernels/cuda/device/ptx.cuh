@@ -287,12 +287,12 @@ __device__ inline void copy_tile(uint32_t to, const CUtensorMap *map, int col, i
                  : "memory");
 }
 
-// The same of the boxes that make_boxes_map() has side by side, from the `first` one's row 0 on.
-__device__ inline void copy_boxes(uint32_t to, const CUtensorMap *map, int first, uint32_t barrier,
+// The same of the boxes that make_boxes_map() has side by side, from `row` of the `first` one on.
+__device__ inline void copy_boxes(uint32_t to, const CUtensorMap *map, int row, int first, uint32_t barrier,
                                   uint64_t policy) {
     asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
-                 "[%0], [%1, {%2, %2, %3}], [%4], %5;" ::"r"(to),
-                 "l"(map), "r"(0), "r"(first), "r"(barrier), "l"(policy)
+                 "[%0], [%1, {%2, %3, %4}], [%5], %6;" ::"r"(to),
+                 "l"(map), "r"(0), "r"(row), "r"(first), "r"(barrier), "l"(policy)
                  : "memory");
 }
 

@@ -19,8 +19,23 @@ static ExpertRowsLaunch *rows_kernels_for(int format) {
     return ALL[format];
 }
 
-static bool by_rows(const CudaBackend *cuda) {
-    return dispatch_experts(cuda->step.kind, cuda->step.n_tokens) == EXPERTS_ROWS;
+static ExpertsWay way_of(const CudaBackend *cuda, const Layer *layer) {
+    const Experts *e = &cuda->shape->experts;
+    const CudaStep *s = &cuda->step;
+    const ExpertsStep step = {s->kind,
+                              s->gemm_kind,
+                              s->n_tokens * e->n_active,
+                              e->n,
+                              s->n_tokens,
+                              experts_flat(cuda, layer),
+                              experts_quantised(layer)};
+    return dispatch_experts(&step);
+}
+
+// Whether the pairs of bf16 are f16.
+static bool halved(const CudaBackend *cuda, const Layer *layer, ExpertsWay way) {
+    return way == EXPERTS_FLAT ? cuda->operand == DTYPE_BF16 && layer->gate_up.part[0].format != FORMAT_BF16
+                               : experts_halved(cuda, layer);
 }
 
 static char *shared_g(const CudaBackend *cuda, void *g) {
@@ -95,7 +110,7 @@ static Status down_each(CudaBackend *cuda, const Layer *layer, const void *g, Er
     });
 }
 
-// x += Σ weight·(pairs + bias). Grid: [n_tokens], block: 256.
+// x += Σ weight·(pairs + bias), four elements a thread.
 struct CombineArguments {
     CudaRoutes r;
     int n_active, hidden;
@@ -103,20 +118,41 @@ struct CombineArguments {
     const float *bias;    // [n, hidden], NULL: none
     float *x;
 };
+enum { COMBINE_THREADS = 128, COMBINE_AT_ONCE = 8 }; // pairs
+// Grid: [hidden / 4 / COMBINE_THREADS, n_tokens].
 template <class T>
-__global__ void __launch_bounds__(256) combine_kernel(const __grid_constant__ CombineArguments a) {
-    const int64_t token = blockIdx.x, first = token * a.n_active;
+__global__ void __launch_bounds__(COMBINE_THREADS)
+    combine_kernel(const __grid_constant__ CombineArguments a) {
+    const int64_t first = (int64_t)blockIdx.y * a.n_active;
+    const int i = (blockIdx.x * COMBINE_THREADS + threadIdx.x) * 4;
     let_next_begin();
     kernels_before();
-    for (int i = threadIdx.x; i < a.hidden; i += 256) {
-        float sum = 0;
-        for (int j = 0; j < a.n_active; j++) {
-            float v = to_float(((const T *)a.r.pairs)[(int64_t)a.r.where[first + j] * a.hidden + i]);
-            if (a.bias) v += a.bias[(int64_t)a.r.ids[first + j] * a.hidden + i];
-            sum = fmaf(a.weights ? a.weights[first + j] : 1, v, sum);
+    if (i >= a.hidden) return;
+    float sum[4] = {};
+    for (int begin = 0; begin < a.n_active; begin += COMBINE_AT_ONCE) {
+        struct alignas(4 * sizeof(T)) Four {
+            T v[4];
+        } pairs[COMBINE_AT_ONCE];
+        float weight[COMBINE_AT_ONCE];
+#pragma unroll
+        for (int j = 0; j < COMBINE_AT_ONCE; j++) {
+            const int64_t at = first + min(begin + j, a.n_active - 1);
+            pairs[j] = *(const Four *)((const T *)a.r.pairs + (int64_t)a.r.where[at] * a.hidden + i);
+            weight[j] = a.weights ? a.weights[at] : 1;
         }
-        a.x[token * a.hidden + i] += sum;
+#pragma unroll
+        for (int j = 0; j < COMBINE_AT_ONCE; j++) {
+            if (begin + j >= a.n_active) break;
+            float4 bias = make_float4(0, 0, 0, 0);
+            if (a.bias) bias = *(const float4 *)(a.bias + (int64_t)a.r.ids[first + begin + j] * a.hidden + i);
+            sum[0] = fmaf(weight[j], to_float(pairs[j].v[0]) + bias.x, sum[0]);
+            sum[1] = fmaf(weight[j], to_float(pairs[j].v[1]) + bias.y, sum[1]);
+            sum[2] = fmaf(weight[j], to_float(pairs[j].v[2]) + bias.z, sum[2]);
+            sum[3] = fmaf(weight[j], to_float(pairs[j].v[3]) + bias.w, sum[3]);
+        }
     }
+    float4 *x = (float4 *)(a.x + (int64_t)blockIdx.y * a.hidden + i), was = *x;
+    *x = make_float4(was.x + sum[0], was.y + sum[1], was.z + sum[2], was.w + sum[3]);
 }
 
 // ---- the shared expert ------------------------------------------------------------------------------------------
@@ -203,24 +239,30 @@ static Status add_both(CudaBackend *cuda, const Layer *layer, float *x, Error *e
 // ---- the ops ----------------------------------------------------------------------------------------------------
 
 Status experts_gate_up(CudaBackend *cuda, const Layer *layer, const float *x, void *g, Error *error) {
-    const bool few = by_rows(cuda);
+    const ExpertsWay way = way_of(cuda, layer);
     const RouteCall call = {layer, x, cuda->step.n_tokens};
     const bool beside = cuda->shape->experts.beside;
     Status status = experts_route(cuda, &call, error);
     if (!status && beside) status = take_norm(cuda, x, layer->ffn_norm, error);
     if (!status && beside) status = shared_gate_up(cuda, layer, g, error);
     if (!status && beside) status = take_norm(cuda, x, layer->expert_norm, error);
-    if (!status && few) {
+    if (!status && way == EXPERTS_ROWS) {
         ExpertRowsCall c = {};
         c.in = cuda->scratch.normed, c.g = g, c.bias = layer->b_gate, c.up_bias = layer->b_up;
         status = rows_call(cuda, layer->gate_up.part[0], &c, false, error);
     } else if (!status) {
-        status = experts_sort(cuda, experts_halved(cuda, layer), experts_tile_pairs(cuda, layer), error);
+        const bool flat = way == EXPERTS_FLAT;
+        status = experts_sort(cuda, halved(cuda, layer, way),
+                              flat ? experts_flat_pairs(cuda) : experts_tile_pairs(cuda, layer), error);
         if (!status)
-            status = experts_tiled(cuda, layer) ? experts_tile_gate_up(cuda, layer, g, error)
-                                                : gate_up_each(cuda, layer, g, error);
+            status = flat                         ? experts_flat_gate_up(cuda, layer, g, error)
+                     : experts_tiled(cuda, layer) ? experts_tile_gate_up(cuda, layer, g, error)
+                                                  : gate_up_each(cuda, layer, g, error);
     }
-    cuda->step.chosen.gate_up = few ? "expert rows" : experts_tiled(cuda, layer) ? "expert tiles" : "experts";
+    cuda->step.chosen.gate_up = way == EXPERTS_ROWS          ? "expert rows"
+                                : way == EXPERTS_FLAT        ? "expert flat"
+                                : experts_tiled(cuda, layer) ? "expert tiles"
+                                                             : "experts";
     if (!status && !beside && layer->shared_gate_up.rows > 0) status = shared_gate_up(cuda, layer, g, error);
     return status;
 }
@@ -228,20 +270,23 @@ Status experts_gate_up(CudaBackend *cuda, const Layer *layer, const float *x, vo
 // x += what the experts give.
 static Status add_experts(CudaBackend *cuda, const Layer *layer, const void *g, float *x, Error *error) {
     const DecoderShape *s = cuda->shape;
-    if (by_rows(cuda)) {
+    const ExpertsWay way = way_of(cuda, layer);
+    if (way == EXPERTS_ROWS) {
         ExpertRowsCall c = {};
         c.in = g, c.x = x, c.bias = layer->b_down;
         return rows_call(cuda, layer->down.part[0], &c, true, error);
     }
-    const Status status = experts_tiled(cuda, layer) ? experts_tile_down(cuda, layer, g, error)
-                                                     : down_each(cuda, layer, g, error);
+    const Status status = way == EXPERTS_FLAT          ? experts_flat_down(cuda, layer, g, error)
+                          : experts_tiled(cuda, layer) ? experts_tile_down(cuda, layer, g, error)
+                                                       : down_each(cuda, layer, g, error);
     const CudaRoutes *r = &cuda->scratch.routes;
     const float *weights = s->experts.scales_input ? NULL : r->weights;
     CombineArguments a = {*r, s->experts.n_active, s->hidden_size, weights, layer->b_down, x};
     cudaError_t code;
     if (status) return status;
-    const DType type = experts_halved(cuda, layer) ? DTYPE_F16 : cuda->operand;
-    WITH_TYPE(type, (code = launch_dependent(cuda, combine_kernel<T>, cuda->step.n_tokens, 256, 0, a)));
+    const DType type = halved(cuda, layer, way) ? DTYPE_F16 : cuda->operand;
+    const dim3 grid((s->hidden_size + 4 * COMBINE_THREADS - 1) / (4 * COMBINE_THREADS), cuda->step.n_tokens);
+    WITH_TYPE(type, (code = launch_dependent(cuda, combine_kernel<T>, grid, COMBINE_THREADS, 0, a)));
     return cuda_check(code, error, "the sum over experts of %d tokens", cuda->step.n_tokens);
 }
 

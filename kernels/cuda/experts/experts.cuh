@@ -7,11 +7,18 @@
 //              pairs [.., hidden_size] = rows of normed;  g = activation(gate) · up;  pairs = down·g;  x += Σ weight·pairs
 //            in tiles, which find their expert in a table on the device, or by the GEMMs of one expert after the other,
 //            for which the host waits until it knows how many pairs each has
+//   flat     the same in tiles of few pairs, of whatever is between; and of rows that decode
 // The shared expert's g [n, shared_size] lies behind the others', and goes through the ordinary GEMMs.
 #ifndef PALAVER_KERNELS_CUDA_EXPERTS_EXPERTS_CUH
 #define PALAVER_KERNELS_CUDA_EXPERTS_EXPERTS_CUH
 
+#include "kernels/cuda/flat/flat.cuh"
 #include "kernels/cuda/gemm/gemm.cuh"
+
+// Whether both of a layer's matrices are.
+static inline bool experts_quantised(const Layer *layer) {
+    return format_grouped(layer->gate_up.part[0].format) && format_grouped(layer->down.part[0].format);
+}
 
 // The router of some tokens, and the norm before it.
 struct RouteCall {
@@ -22,8 +29,8 @@ struct RouteCall {
 // scratch.normed and scratch.routes: ids, weights, shared. Of experts beside a dense part scratch.normed is the router's
 // input, which nobody else takes.
 MAY_LACK Status experts_route(CudaBackend *cuda, const RouteCall *call, Error *error);
-// scratch.routes: start, tiles of tile_pairs pairs, token, where; and pairs, rows of scratch.normed; halved: which are of
-// bf16, as f16.
+// scratch.routes: start, tiles of tile_pairs pairs and what they have, token, where; and pairs, rows of scratch.normed;
+// halved: which are of bf16, as f16. What begins behind it may read all but pairs at once.
 Status experts_sort(CudaBackend *cuda, bool halved, int tile_pairs, Error *error);
 
 // ---- rows_format.cu: for weights of one format each ------------------------------------------------------------
@@ -65,6 +72,30 @@ cudaError_t expert_tiles_launch(const CudaBackend *cuda, const ExpertTilesCall &
 
 // tiles.cu: the same for weights of any of them.
 Status expert_tiles_gemm(CudaBackend *cuda, const Gemm *gemm, Error *error);
+
+// ---- flat_format.cu: for weights of one format each ------------------------------------------------------------
+
+// Tiles of at most `most` pairs each.
+struct ExpertFlatTiles {
+    int most, n_experts;
+    const int32_t *n;  // on the device: how many there are
+    const int4 *pairs; // [*n] of each the expert, the first pair, and how many
+};
+// a: w with the data of all experts and the rows of one; x [n, w.cols], the pairs; GATED, with biases of all gates and of
+// all ups, [n_experts, w.rows / 2] each, or NULL, and any activation; or STORE.
+typedef cudaError_t ExpertFlatLaunch(CudaBackend *cuda, FlatArguments *a, const ExpertFlatTiles &tiles);
+template <Format FORMAT>
+cudaError_t expert_flat_launch(CudaBackend *cuda, FlatArguments *a, const ExpertFlatTiles &tiles);
+
+// ---- flat.cu ------------------------------------------------------------------------------------------------------
+
+// Whether a layer's experts can go by the kernels of flat.cuh.
+bool experts_flat(const CudaBackend *cuda, const Layer *layer);
+// Pairs of a tile.
+int experts_flat_pairs(const CudaBackend *cuda);
+// g = activation(gate)·up of the pairs; pairs = down·g.
+Status experts_flat_gate_up(CudaBackend *cuda, const Layer *layer, void *g, Error *error);
+Status experts_flat_down(CudaBackend *cuda, const Layer *layer, const void *g, Error *error);
 
 // ---- grouped.cu -------------------------------------------------------------------------------------------------
 

@@ -11,13 +11,9 @@ enum { GROUP_COLUMNS = 256 };
 // also where the operand type is bf16, if what the gates give has a bound. Those by mma have whatever their weights are.
 enum GroupWay { GROUPS_APART, GROUPS_TILED, GROUPS_UNPACKED, GROUPS_BY_MMA };
 
-static bool both_grouped(const Layer *layer) {
-    return format_grouped(layer->gate_up.part[0].format) && format_grouped(layer->down.part[0].format);
-}
-
 static bool by_mma(const CudaBackend *cuda, const Layer *layer) {
     const DecoderShape *s = cuda->shape;
-    const bool halves = s->activation == ACTIVATION_CLAMPED_SWIGLU && both_grouped(layer);
+    const bool halves = s->activation == ACTIVATION_CLAMPED_SWIGLU && experts_quantised(layer);
     const ExpertsCase c = {cuda->operand == DTYPE_BF16 && halves ? DTYPE_F16 : cuda->operand,
                            (Format)layer->gate_up.part[0].format, (Format)layer->down.part[0].format,
                            s->hidden_size, s->experts.size};
@@ -42,7 +38,7 @@ static GroupWay way_of(const CudaBackend *cuda, const Layer *layer, const Linear
 bool experts_halved(const CudaBackend *cuda, const Layer *layer) {
     const GroupWay way = way_of(cuda, layer, &layer->gate_up);
     return cuda->operand == DTYPE_BF16 && experts_tiled(cuda, layer) &&
-           (way == GROUPS_UNPACKED || (way == GROUPS_BY_MMA && both_grouped(layer)));
+           (way == GROUPS_UNPACKED || (way == GROUPS_BY_MMA && experts_quantised(layer)));
 }
 
 int experts_tile_pairs(const CudaBackend *cuda, const Layer *layer) {

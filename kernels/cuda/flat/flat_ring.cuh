@@ -97,6 +97,7 @@ struct FlatMaps {
 
 // A walk through a block's steps, tile after tile.
 struct FlatWalk {
+    static constexpr bool GROUPED = false;
     int n_steps, tile, step;
     __device__ FlatWalk(const FlatShare &share, int begin)
         : n_steps(share.n_steps), tile(begin / share.n_steps), step(begin % share.n_steps) {}
@@ -108,26 +109,26 @@ struct FlatWalk {
 // The copying warp. Between a place that has become free and what is asked for in its stead stands what this warp does: so
 // all lanes walk together, which keeps what they count in registers of the whole warp, nothing is divided on the way, and
 // one lane asks for the copies. A thread by itself was at work for as long as the others multiply (NOTES).
-template <class Ring, int FORMAT> struct FlatCopy {
+template <class Ring, int FORMAT, class Walk = FlatWalk> struct FlatCopy {
     const Ring &ring;
     const FlatMaps &maps;
     const FlatArguments &a;
     uint64_t once, often; // how the L2 is to treat W and what is read again
-    FlatWalk w_at, x_at;
+    Walk w_at, x_at;
     int x_part = 0; // of x_at's step: which of its stages
     int heads = 0;  // EPILOGUE_HEADS: of a tile
     int w_stage = 0;
 
-    __device__ FlatCopy(const Ring &r, const FlatMaps &m, const FlatArguments &arguments,
-                        const FlatShare &share, int begin)
-        : ring(r), maps(m), a(arguments), once(read_once()), often(read_often()), w_at(share, begin),
-          x_at(share, begin) {
+    __device__ FlatCopy(const Ring &r, const FlatMaps &m, const FlatArguments &arguments, const Walk &walk)
+        : ring(r), maps(m), a(arguments), once(read_once()), often(read_often()), w_at(walk), x_at(walk) {
         if (a.epilogue == EPILOGUE_HEADS) heads = FLAT_ROWS / a.heads.head_dim;
     }
 
     __device__ void tile(const CUtensorMap *map, uint32_t to, int at, uint32_t barrier,
                          uint64_t policy) const {
-        if (heads)
+        if constexpr (Walk::GROUPED)
+            copy_tile(to, map, at, w_at.row(), barrier, policy);
+        else if (heads)
             copy_tile_of_five(to, map, at, w_at.tile * heads, barrier, policy);
         else
             copy_tile(to, map, at, w_at.tile * FLAT_ROWS, barrier, policy);
@@ -160,14 +161,16 @@ template <class Ring, int FORMAT> struct FlatCopy {
     __device__ void next_x(int stage) {
         const int col = x_at.step * Ring::COLUMNS + x_part * Ring::X_COLUMNS;
         const uint32_t barrier = ring.x_full(stage), to = ring.x + stage * Ring::X_STAGE;
+        int row = 0;
+        if constexpr (Walk::GROUPED) row = x_at.first;
         if (elected()) {
             barrier_expect(barrier, Ring::X_STAGE);
             if (Ring::X_COLUMNS > 64 && a.x_boxed) {
-                copy_boxes(to, &maps.x, col / 64, barrier, often);
+                copy_boxes(to, &maps.x, row, col / 64, barrier, often);
             } else {
 #pragma unroll
                 for (int b = 0; b < Ring::X_COLUMNS / 64; b++)
-                    copy_tile(to + b * Ring::X_BOX, &maps.x, col + b * 64, 0, barrier, often);
+                    copy_tile(to + b * Ring::X_BOX, &maps.x, col + b * 64, row, barrier, often);
             }
         }
         if (++x_part == Ring::X_A_STEP) x_part = 0, x_at.next();

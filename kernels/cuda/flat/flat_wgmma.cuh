@@ -9,6 +9,12 @@
 #include "kernels/cuda/gemm/tensor_map.cuh"
 #include "kernels/cuda/device/ptx_wgmma.cuh"
 
+// Formats whose numbers are a word's bytes or nibbles, scaled.
+__host__ __device__ constexpr bool format_in_quads(int format) {
+    return format == FORMAT_Q8 || format == FORMAT_Q8S || format == FORMAT_Q8M || format == FORMAT_Q4 ||
+           format == FORMAT_Q4M;
+}
+
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
 enum { SCALES_AT_ONCE = 4 }; // more would take registers that are not there
@@ -161,10 +167,7 @@ __device__ inline void mma_in_quads(const Ring &ring, FlatPosition<Ring> &at, Fl
     }
 }
 
-template <int FORMAT, class Ring>
-constexpr bool IN_QUADS = Ring::BY_MMA &&
-                          (FORMAT == FORMAT_Q8 || FORMAT == FORMAT_Q8S || FORMAT == FORMAT_Q8M ||
-                           FORMAT == FORMAT_Q4 || FORMAT == FORMAT_Q4M);
+template <int FORMAT, class Ring> constexpr bool IN_QUADS = Ring::BY_MMA &&format_in_quads(FORMAT);
 
 template <int FORMAT, class Ring, int TILES>
 __device__ inline void unpacked_step(const Ring &ring, FlatPosition<Ring> &at, bool first, int step,
@@ -180,13 +183,38 @@ __device__ inline void unpacked_step(const Ring &ring, FlatPosition<Ring> &at, b
         wgmma_unpacked<FORMAT>(ring, at, first, unpack, c);
 }
 
+// What a block's warps unpack W by, if they do.
+template <int FORMAT>
+using FlatUnpackIf = typename std::conditional<format_grouped(FORMAT), FlatUnpack<FORMAT>, int>::type;
+// In which order the columns of a tile's products are rows of x.
+template <int FORMAT, class Ring>
+using FlatOrder = typename std::conditional<IN_QUADS<FORMAT, Ring>, InQuads, InOrder>::type;
+
+// c += the products of a tile's steps [step, step + n).
+template <class T, int FORMAT, class Ring, int TILES>
+__device__ inline void flat_steps(const Ring &ring, int cols, int step, int n, FlatPosition<Ring> &at,
+                                  FlatUnpackIf<FORMAT> &unpack, typename SumsOf<T>::Sum (&c)[TILES][4]) {
+#pragma unroll 1
+    for (int i = 0; i < n; i++) {
+        int there = (cols - (step + i) * Ring::COLUMNS) / 32;
+        if constexpr (Ring::QUANTIZED)
+            unpacked_step<FORMAT>(ring, at, i == 0, step + i, there, unpack, c);
+        else
+            wgmma_step<T>(ring, at, i == 0, c);
+        at.next_w(ring);
+    }
+    if constexpr (!Ring::BY_MMA) {
+        wgmma_wait<0>(c);
+        ring.leave_x(at.last);
+    }
+}
+
 template <class T, class Out, int FORMAT, int TILES>
 __device__ inline void flat_tiles(const FlatRing<FORMAT, TILES> &ring, const FlatArguments &a,
                                   const FlatShare &share, int begin, int end) {
     typedef FlatRing<FORMAT, TILES> Ring;
-    typedef typename std::conditional<IN_QUADS<FORMAT, Ring>, InQuads, InOrder>::type Order;
     FlatPosition<Ring> at;
-    typename std::conditional<Ring::QUANTIZED, FlatUnpack<FORMAT>, int>::type unpack = {};
+    FlatUnpackIf<FORMAT> unpack = {};
     FlatScales<T> scales;
     kernels_before();
     // Not before: of three generations at once some multiprocessor would get two blocks.
@@ -196,22 +224,10 @@ __device__ inline void flat_tiles(const FlatRing<FORMAT, TILES> &ring, const Fla
         const int n = min(end - u, share.n_steps - step);
         typename SumsOf<T>::Sum c[TILES][4] = {};
         scales.begin_tile(a, tile);
-#pragma unroll 1
-        for (int i = 0; i < n; i++) {
-            int there = (a.w.cols - (step + i) * Ring::COLUMNS) / 32;
-            if constexpr (Ring::QUANTIZED)
-                unpacked_step<FORMAT>(ring, at, i == 0, step + i, there, unpack, c);
-            else
-                wgmma_step<T>(ring, at, i == 0, c);
-            at.next_w(ring);
-        }
-        if constexpr (!Ring::BY_MMA) {
-            wgmma_wait<0>(c);
-            ring.leave_x(at.last);
-        }
+        flat_steps<T, FORMAT>(ring, a.w.cols, step, n, at, unpack, c);
         u += n;
         if (gather_tile<TILES>(a, share, begin, end, tile, c))
-            end_sums<T, Out, Order, TILES>(a, tile, scales, c);
+            end_sums<T, Out, FlatOrder<FORMAT, Ring>, TILES>(a, tile, scales, c);
     }
 }
 
@@ -232,31 +248,38 @@ __global__ void __maxnreg__((FlatRing<FORMAT, TILES>::REGISTERS))
     if (warp_index() < FLAT_WARPS)
         flat_tiles<T, Out, FORMAT, TILES>(ring, a, share, begin, end);
     else
-        FlatCopy<Ring, FORMAT>(ring, maps, a, share, begin).all(end - begin);
+        FlatCopy<Ring, FORMAT>(ring, maps, a, FlatWalk(share, begin)).all(end - begin);
 #endif
 }
 
 // ---- launchers -----------------------------------------------------------------------------------------------
+
+// What a kernel with this ring copies from, of all `rows` of W's data, and how much room its ring has.
+template <class Ring, class Kernel>
+static cudaError_t prepare_flat(CudaBackend *cuda, Kernel kernel, int rows, FlatArguments *a,
+                                FlatMaps *maps) {
+    const int dim = a->epilogue == EPILOGUE_HEADS ? a->heads.head_dim : 0, x_rows = Ring::X_BOX / 128;
+    cudaError_t code = make_bytes_map(&maps->w, a->w.data, a->w.row_bytes, rows, dim, 128);
+    if (code == cudaSuccess && Ring::SCALE_BYTES > 0)
+        code = make_bytes_map(&maps->scales, a->w.data, a->w.row_bytes, rows, dim, Ring::SCALE_BYTES);
+    a->x_boxed = Ring::X_COLUMNS > 64 && a->w.cols % 64 == 0;
+    if (code == cudaSuccess)
+        code = a->x_boxed ? make_boxes_map(&maps->x, a->x, a->n, a->w.cols, x_rows, Ring::X_COLUMNS / 64)
+                          : make_tile_map(&maps->x, a->x, a->n, flat_columns(a->w), x_rows);
+    cuda->step.flat_large = !cuda->step.flat_large;
+    a->room = Ring::WHOLE ? FLAT_WHOLE : cuda->step.flat_large ? FLAT_LARGE : FLAT_SMALL;
+    return code == cudaSuccess ? cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                                      Ring::bytes(Ring::WHOLE ? FLAT_WHOLE : FLAT_LARGE))
+                               : code;
+}
 
 template <class T, class Out, int FORMAT, int TILES>
 static cudaError_t launch_flat_tiles(CudaBackend *cuda, FlatArguments *a) {
     typedef FlatRing<FORMAT, TILES> Ring;
     auto kernel = flat_wgmma_kernel<T, Out, FORMAT, TILES>;
     FlatMaps maps;
-    int dim = a->epilogue == EPILOGUE_HEADS ? a->heads.head_dim : 0;
-    cudaError_t code = make_bytes_map(&maps.w, a->w.data, a->w.row_bytes, a->w.rows, dim, 128);
-    if (code == cudaSuccess && Ring::SCALE_BYTES > 0)
-        code = make_bytes_map(&maps.scales, a->w.data, a->w.row_bytes, a->w.rows, dim, Ring::SCALE_BYTES);
-    a->x_boxed = Ring::X_COLUMNS > 64 && a->w.cols % 64 == 0;
-    if (code == cudaSuccess)
-        code = a->x_boxed ? make_boxes_map(&maps.x, a->x, a->n, a->w.cols, TILES * 8, Ring::X_COLUMNS / 64)
-                          : make_tile_map(&maps.x, a->x, a->n, flat_columns(a->w), TILES * 8);
-    if (code == cudaSuccess)
-        code = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                    Ring::bytes(Ring::WHOLE ? FLAT_WHOLE : FLAT_LARGE));
+    const cudaError_t code = prepare_flat<Ring>(cuda, kernel, a->w.rows, a, &maps);
     if (code != cudaSuccess) return code;
-    cuda->step.flat_large = !cuda->step.flat_large;
-    a->room = Ring::WHOLE ? FLAT_WHOLE : cuda->step.flat_large ? FLAT_LARGE : FLAT_SMALL;
     int blocks = min(cuda->device.card.n_sms, FlatShare(a->w, Ring::COLUMNS, Ring::END_STEPS).total);
     return launch_dependent(cuda, kernel, blocks, FLAT_THREADS, Ring::bytes(a->room), maps, *a);
 }
