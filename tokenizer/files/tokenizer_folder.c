@@ -61,8 +61,8 @@ static Status read_json(const char *folder, const char *name, json_t **out, size
         json_error_t at;
         *out = json_loadb(text.bytes, text.size, 0, &at);
         if (!*out) {
-            status = error_set(error, STATUS_FILE, "%s/%s: line %d, column %d: %s", folder, name, at.line,
-                               at.column, json_problem(&at));
+            status = json_refuse(text.size, &at, error);
+            error_prefix(error, "%s/%s: ", folder, name);
         }
     }
     if (size) *size = text.size;

@@ -231,9 +231,7 @@ Status tokenizer_load_json(Tokenizer *tokenizer, const char *data, size_t size, 
     json_error_t at;
     JsonFile file = {.tokenizer = tokenizer, .max_ids = size < INT32_MAX / 8 ? (int64_t)size : INT32_MAX / 8};
     file.root = json_loadb(data, size, 0, &at);
-    if (!file.root) {
-        return error_set(error, STATUS_FILE, "line %d, column %d: %s", at.line, at.column, json_problem(&at));
-    }
+    if (!file.root) return json_refuse(size, &at, error);
     Status status = json_file_load(&file, error);
     json_decref(file.root);
     return status;

@@ -173,8 +173,7 @@ Status tokenizer_load_tekken(Tokenizer *tokenizer, const char *data, size_t size
     // byte 0, which nobody reads, for its token_bytes say the same. Texts that are read must have none.
     json_t *root = json_loadb(data, size, JSON_ALLOW_NUL, &at);
     TekkenFile file = {.tokenizer = tokenizer};
-    if (!root)
-        return error_set(error, STATUS_FILE, "line %d, column %d: %s", at.line, at.column, json_problem(&at));
+    if (!root) return json_refuse(size, &at, error);
     Status status = load(&file, root, error);
     json_decref(root);
     return status;

@@ -11,19 +11,27 @@
 
 const char *json_problem(const json_error_t *problem) {
     const enum json_error_code code = json_error_code(problem);
-    const bool zero = code == json_error_null_character || code == json_error_null_byte_in_key;
-    return zero ? ZERO_BYTE : problem->text;
+    if (code == json_error_null_character || code == json_error_null_byte_in_key) return ZERO_BYTE;
+    return code == json_error_premature_end_of_input ? "it ends before all is closed that was begun"
+                                                     : problem->text;
+}
+
+Status json_refuse(size_t size, const json_error_t *problem, Error *error) {
+    if (!size) return error_set(error, STATUS_FILE, "not valid JSON: it is empty; get it again");
+    const bool cut = json_error_code(problem) == json_error_premature_end_of_input;
+    const char *says = json_problem(problem);
+    return error_set(error, STATUS_FILE, "line %d, column %d: %s%s%s", problem->line, problem->column,
+                     strcmp(says, ZERO_BYTE) != 0 ? "not valid JSON: " : "", says,
+                     cut ? "; get the whole of it again" : "");
 }
 
 Status json_parse(const char *name, const char *text, size_t size, json_t **value, Error *error) {
     json_error_t problem;
-    *value = NULL;
-    if (!size) return error_set(error, STATUS_FILE, "%s: not valid JSON: it is empty", name);
-    *value = json_loadb(text, size, JSON_REJECT_DUPLICATES, &problem);
+    *value = size ? json_loadb(text, size, JSON_REJECT_DUPLICATES, &problem) : NULL;
     if (*value != NULL) return STATUS_OK;
-    const char *says = json_problem(&problem);
-    return error_set(error, STATUS_FILE, "%s:%d: %s%s", name, problem.line,
-                     says == problem.text ? "not valid JSON: " : "", says);
+    const Status status = json_refuse(size, &problem, error);
+    error_prefix(error, "%s: ", name);
+    return status;
 }
 
 // Whether a terminal obeys a character, or turns the order of others by it: all Bidi_Control of Unicode.

@@ -10,11 +10,15 @@
 #include <string.h>
 
 // Parses `size` bytes of JSON, an object or array, no key twice. The caller owns *value, which is NULL after a failure:
-// STATUS_FILE with `name`, the line and what is wrong there.
+// json_refuse() behind `name`.
 Status json_parse(const char *name, const char *text, size_t size, json_t **value, Error *error);
 
-// What a problem of jansson's is: its text, or one of ours where that names a flag that whoever wrote the file cannot set.
+// What a problem of jansson's is: its text, or one of ours where that names a flag that whoever wrote the file cannot set,
+// or says of a file that is cut off what could stand in it.
 const char *json_problem(const json_error_t *problem);
+
+// STATUS_FILE: where in `size` bytes that is, and what there is to do about a file that is cut off.
+Status json_refuse(size_t size, const json_error_t *problem, Error *error);
 
 // Member `key`, or NULL where it is missing, null, or `object` is no object.
 static inline json_t *json_member(const json_t *object, const char *key) {

@@ -107,9 +107,10 @@ static void refuses_bad_safetensors(void **state) {
         const char *header, *fragment;
     } CASES[] = {
         {"[]", "not a JSON object"},
-        {"{", "not valid JSON"},
+        {"{",
+         "line 1, column 1: not valid JSON: it ends before all is closed that was begun; get the whole "},
         {"{} \x1b", "not valid JSON: end of file expected near '\\x1b'"},
-        {"{\"a\":\n\"\\u0000\"}", ":2: \\u0000: no text may hold a zero byte"},
+        {"{\"a\":\n\"\\u0000\"}", "line 2, column 8: \\u0000: no text may hold a zero byte"},
         {"{\"a\": 1}", "tensor a: no description"},
         {"{\"a\": {}}", "tensor a: no dtype"},
         {"{\"a\": {\"dtype\": 7}}", "tensor a: no dtype"},
@@ -357,7 +358,8 @@ static void finds_chat_templates(void **state) {
     Checkpoint *checkpoint = open_ok(folder);
     Error error = {0};
     assert_int_equal(checkpoint_chat_template(checkpoint, &text, &error), STATUS_FILE);
-    assert_non_null(strstr(error.message, "tokenizer_config.json:1: not valid JSON"));
+    assert_non_null(
+        strstr(error.message, "tokenizer_config.json: line 1, column 18: not valid JSON: it ends"));
     checkpoint_close(checkpoint);
     folder_remove(folder);
 }

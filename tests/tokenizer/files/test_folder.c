@@ -44,6 +44,30 @@ static void pipes_are_no_files(void **state) {
     }
 }
 
+// A file that is empty or cut off is named, with the place where it ends and what to do about it.
+static void files_that_are_cut_off(void **state) {
+    (void)state;
+    static const char *const names[] = {"tokenizer.json", "tekken.json", "tokenizer_config.json"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char why[160];
+        char *folder = folder_new();
+        folder_write_text(folder, names[i], "");
+        snprintf(why, sizeof why, "%s: not valid JSON: it is empty; get it again", names[i]);
+        tokenizer_files_refused(folder, STATUS_FILE, why);
+        folder_write_text(folder, names[i], "{\n\"version\": \"1.0\", \"mod");
+        snprintf(
+            why, sizeof why,
+            "%s: line 2, column 22: not valid JSON: it ends before all is closed that was begun; get the "
+            "whole of it again",
+            names[i]);
+        tokenizer_files_refused(folder, STATUS_FILE, why);
+        folder_write_text(folder, names[i], "{\"version\": 1.0");
+        snprintf(why, sizeof why, "%s: line 1, column 15: not valid JSON: it ends before", names[i]);
+        tokenizer_files_refused(folder, STATUS_FILE, why);
+        folder_remove(folder);
+    }
+}
+
 #define LACKS                                                                                                \
     "the vocabulary lacks these ends of replies (take newer files of the model if replies do not stop): "
 #define LACKS_MARKS                                                                                          \
@@ -286,6 +310,7 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nothing_there),
         cmocka_unit_test(pipes_are_no_files),
+        cmocka_unit_test(files_that_are_cut_off),
         cmocka_unit_test(special_tokens_by_name),
         cmocka_unit_test(sentencepiece_settings),
         cmocka_unit_test(sentencepiece_added_tokens),
