@@ -54,10 +54,16 @@ Status file_read_regular(const char *path, size_t limit, char **text, size_t *si
     return status;
 }
 
+static Status was_interrupted(const char *name, const char *what_of, Error *error) {
+    return error_set(error, STATUS_INTERRUPTED, "%s: interrupted: %s", name, what_of);
+}
+
 Status file_read(const char *path, size_t limit, char **text, size_t *size, Error *error) {
     *text = NULL;
     *size = 0;
     FILE *file = fopen(path, "rbe");
+    if (!file && errno == EINTR)
+        return was_interrupted(path, "nobody has begun to write to this pipe", error);
     if (!file) return error_set(error, STATUS_FILE, "%s: %s", path, strerror(errno));
     Status status = file_read_stream(file, path, limit, text, size, error);
     fclose(file);
@@ -87,10 +93,10 @@ Status file_read_stream(FILE *file, const char *name, size_t limit, char **text,
             break;
         }
         if (n) continue;
-        if (ferror(file)) {
-            status = error_set(error, errno == EINTR ? STATUS_INTERRUPTED : STATUS_FILE,
-                               "%s: cannot be read: %s", name, strerror(errno));
-        }
+        if (ferror(file))
+            status = errno == EINTR
+                         ? was_interrupted(name, "its writer has not ended", error)
+                         : error_set(error, STATUS_FILE, "%s: cannot be read: %s", name, strerror(errno));
         break;
     }
     if (status) {

@@ -24,7 +24,8 @@ Status file_read_regular(const char *path, size_t limit, char **text, size_t *si
                          Error *error);
 
 // Reads a whole file of at most `limit` bytes. *text is malloc'ed and NUL-terminated (it may hold further
-// NULs). STATUS_INTERRUPTED where a signal ends the wait for a pipe.
+// NULs). A pipe is waited for as long as it takes, as of every program that reads one: STATUS_INTERRUPTED where a signal
+// ends that.
 Status file_read(const char *path, size_t limit, char **text, size_t *size, Error *error);
 
 // The same of a stream that is open already and stays so, such as stdin, which cannot always be opened by a path: a

@@ -386,6 +386,38 @@ static void test_save_waits_for_no_pipe(void **state) {
     program_free(&run);
 }
 
+// A pipe that nobody writes to is waited for, and Ctrl-C ends that; what is written to it is taken.
+static void test_pipes_are_read(void **state) {
+    (void)state;
+    static const char *const flags[] = {"-s @$HOME/pipe", "--grammar $HOME/pipe", "--json-schema $HOME/pipe"};
+    Run run;
+    char command[600];
+    program_shell(&run, "mkfifo $HOME/pipe");
+    program_free(&run);
+    for (size_t i = 0; i < sizeof flags / sizeof *flags; i++) {
+        snprintf(command, sizeof command,
+                 "echo Hello | timeout -s INT 3 $PALAVER " BABBLER " %s; test $? = 124", flags[i]);
+        program_shell(&run, command);
+        expect_status(&run, 0);
+        expect_err(&run, "/pipe: interrupted: nobody has begun to write to this pipe");
+        program_free(&run);
+    }
+    program_shell(&run,
+                  "echo /file $HOME/pipe | timeout -s INT 3 $PALAVER " BABBLER " --no-save; test $? = 124");
+    expect_status(&run, 0);
+    assert_string_equal(run.err, "");
+    program_free(&run);
+    program_shell(&run,
+                  "{ sleep 1; printf Be\\ brief. >$HOME/pipe; } & echo /view | $PALAVER " BABBLER
+                  " --no-save -s @$HOME/pipe && printf \"/file $HOME/pipe\\n/file /dev/fd/3\\n\" | "
+                  "{ printf four >$HOME/pipe & $PALAVER " BABBLER " --no-save; } 3<<END\nseven.\nEND\n");
+    expect_status(&run, 0);
+    expect_err(&run, "[system] Be brief.");
+    expect_err(&run, "/pipe: 4 bytes go before");
+    expect_err(&run, "/dev/fd/3: 7 bytes go before");
+    program_free(&run);
+}
+
 static void test_time_and_copy(void **state) {
     (void)state;
     expect_script("Hello\n/time\n", " s of answering");
@@ -437,6 +469,7 @@ int main(int argc, char **argv) {
         WITH_HOME(test_names_of_files_in_a_turn),
         WITH_HOME(test_paths_in_notices_can_be_typed),
         WITH_HOME(test_save_waits_for_no_pipe),
+        WITH_HOME(test_pipes_are_read),
         WITH_HOME(test_time_and_copy),
         WITH_HOME(test_list_has_columns_of_wide_names),
         WITH_HOME(test_clear_begins_anew),
