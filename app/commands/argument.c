@@ -33,15 +33,35 @@ Status argument_number(const char *argument, const char *what, int64_t min, int6
     return STATUS_OK;
 }
 
+static bool is_mark(char c) {
+    return c == '"' || c == '\'';
+}
+
 const char *argument_unquote(const char *argument, char *room) {
     size_t n = strlen(argument);
     if (n >= PATH_ROOM) return argument;
-    bool quoted = n > 2 && strchr("\"'", argument[0]) && argument[n - 1] == argument[0];
+    bool quoted = n > 1 && is_mark(argument[0]) && argument[n - 1] == argument[0];
     char *to = room;
     for (size_t i = quoted; i < n - quoted; i++)
-        if (quoted || argument[i] != '\\' || argument[i + 1] != ' ') *to++ = argument[i];
+        if (quoted || argument[i] != '\\' || (argument[i + 1] != ' ' && !is_mark(argument[i + 1])))
+            *to++ = argument[i];
     *to = 0;
     return room;
+}
+
+// STATUS_USAGE: a quotation mark at the beginning has no other at the end.
+static Status check_marks(const char *argument, Error *error) {
+    const char mark = argument[0];
+    if (!is_mark(mark)) return STATUS_OK;
+    const char *closing = strrchr(argument + 1, mark);
+    if (closing && !closing[1]) return STATUS_OK;
+    if (closing)
+        return error_set(error, STATUS_USAGE, "%s: there is more behind the closing quotation mark %c",
+                         quote(argument).text, mark);
+    return error_set(
+        error, STATUS_USAGE,
+        "%s: the closing quotation mark %c is missing (\\%c begins a name that has the mark itself)",
+        quote(argument).text, mark, mark);
 }
 
 // Whether one of the names in a path is longer than any file's.
@@ -53,6 +73,7 @@ static bool has_long_name(const char *path) {
 
 Status argument_path(const char *argument, char *path, Error *error) {
     char room[PATH_ROOM];
+    if (check_marks(argument, error)) return STATUS_USAGE;
     argument = argument_unquote(argument, room);
     const bool in_home = !strncmp(argument, "~/", 2);
     const char *home = in_home ? path_home(NULL, error) : NULL;

@@ -10,11 +10,11 @@
 // A whole number from min to max; `what` names it in the message.
 Status argument_number(const char *argument, const char *what, int64_t min, int64_t max, int64_t *number,
                        Error *error);
-// The path that `argument` means, ~/ expanded, quotation marks around it and a \ before a blank taken away, into path
-// [PATH_ROOM].
+// The path that `argument` means, ~/ expanded, quotation marks around it and a \ before a blank or a mark taken away, into
+// path [PATH_ROOM]. STATUS_USAGE also where the mark that it begins with is not its end.
 Status argument_path(const char *argument, char *path, Error *error);
-// Takes the quotation marks off a name that has them on both sides, as one types it in a shell, or a \ before a blank, into
-// room [PATH_ROOM]; what does not fit stays as it is.
+// Takes the quotation marks off a name that has them on both sides, as one types it in a shell, or a \ before a blank or
+// a mark, into room [PATH_ROOM]; what does not fit stays as it is.
 const char *argument_unquote(const char *argument, char *room);
 // STATUS_USAGE: there is one, behind a command that takes none.
 Status argument_none(const char *argument, Error *error);

@@ -116,7 +116,8 @@ static bool is_misread(const char *text, size_t i, Spelling spelling) {
                last = !text[i + 1] || (path && text[i + 1] == '/');
     if (spelling == IN_MARKS) return text[i] == '\\' && (text[i + 1] == 'x' || text[i + 1] == 'u');
     if (text[i] == ' ') return first || last;
-    return text[i] == '\\' && (last || strchr("xu ", text[i + 1]));
+    if (text[i] == '"' || text[i] == '\'') return path && !i; // it would begin a path in marks
+    return text[i] == '\\' && (last || strchr("xu \"'", text[i + 1]));
 }
 
 static TextEscaped escape(const char *text, Spelling spelling) {

@@ -66,11 +66,12 @@ typedef struct TextEscaped {
 TextEscaped text_escaped(const char *text);
 // The name of a conversation or a model as it is shown wherever it stands, which is also how it is typed: the same, and
 // \xNN are a blank at either end, and a backslash at the end, where a line would go on, or before what would read as such
-// a sign, or before a blank, where commands take it away. No two names are shown alike.
+// a sign, or before a blank or a quotation mark, where commands take it away. No two names are shown alike.
 TextEscaped text_name(const char *name);
 // The same as it is typed within quotation marks, which keep blanks and other backslashes.
 TextEscaped text_in_marks(const char *name);
-// A path as it is shown: each of its names so. The last is spelled as the list of models spells it.
+// A path as it is shown: each of its names so, and \x22 or \x27 a quotation mark at its beginning, which would be taken for
+// an opening one. The last is spelled as the list of models spells it.
 TextEscaped text_path(const char *path);
 // What text_escaped() says as a word for a shell, in quotation marks where one would read it otherwise:
 // "palaver --resume=%s".

@@ -71,14 +71,15 @@ size_t utf8_spell(const char *text, size_t n, char sign[UTF8_SIGN], size_t *size
     return used;
 }
 
-// Blanks and backslashes are spelled both ways: of names some are \x20 and \x5c.
+// Blanks, backslashes and quotation marks are spelled both ways: of names some are \x20, \x5c, \x22 and \x27.
 static bool is_spelled_as(const char *text, size_t n, const char *spelled) {
     for (size_t i = 0, size; i < n; spelled += size) {
         char sign[UTF8_SIGN];
-        const char *other = text[i] == ' ' ? "\\x20" : "\\x5c";
-        const bool both = text[i] == ' ' || text[i] == '\\';
+        char other[UTF8_SIGN];
+        const size_t length = (size_t)snprintf(other, sizeof other, "\\x%02x", (unsigned char)text[i]);
+        const bool both = strchr(" \\\"'", text[i]);
         i += utf8_spell(text + i, n - i, sign, &size);
-        if (both && !strncmp(spelled, other, strlen(other))) memcpy(sign, other, size = strlen(other));
+        if (both && !strncmp(spelled, other, length)) memcpy(sign, other, size = length);
         if (strncmp(sign, spelled, size) != 0) return false;
     }
     return !*spelled;

@@ -386,6 +386,43 @@ static void test_save_waits_for_no_pipe(void **state) {
     program_free(&run);
 }
 
+// A quotation mark that is never closed is an error, not a part of a name.
+static void test_marks_that_are_missing(void **state) {
+    static const char *const commands[] = {"save ",  "load ",      "file ",   "config ",
+                                           "model ", "export md ", "system @"};
+    char line[600];
+    const char *home = *state;
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
+        snprintf(line, sizeof line, "/%s\"%s/x\n", commands[i], home);
+        expect_refusal(line,
+                       "/x: the closing quotation mark \" is missing (\\\" begins a name that has the mark");
+        snprintf(line, sizeof line, "/%s'%s/x\n", commands[i], home);
+        expect_refusal(line, "/x: the closing quotation mark ' is missing");
+    }
+    expect_refusal("/save \"\n", "\": the closing quotation mark \" is missing");
+    expect_refusal("/save \"a\" b\n", "\"a\" b: there is more behind the closing quotation mark \"");
+    expect_refusal("/save \"\"\n", "the command needs a file");
+}
+
+// A name may have marks, in others, behind a backslash, or as notices show it.
+static void test_marks_in_names(void **state) {
+    Run run;
+    folder_write_text(*state, "it's", "four");
+    folder_write_text(*state, "'t\\\"is", "seven..");
+    folder_write_text(*state, "script",
+                      "Hello\n/save \\\"x\n/save '\"y'\n/load \"\"x\"\n/load \\x22y\n/load \\\"y\n"
+                      "/file it's\n/file it\\'s\n/file \"'t\\\"is\"\n/file \\x27t\\x5c\"is\n");
+    program_shell(&run, "P=$(realpath $PALAVER) M=$(realpath " BABBLER ") && cd $HOME && "
+                        "$P $M --max-tokens=3 --threads=1 --no-save <script && ls '\"x' '\"y'");
+    expect_status(&run, 0);
+    expect_err(&run, "[1 turn saved to \\x22x]\n[1 turn saved to \\x22y]\n[1 turn loaded from \\x22x]\n"
+                     "[1 turn loaded from \\x22y]\n[1 turn loaded from \\x22y]\n"
+                     "[it's: 4 bytes go before the next turn]\n[it's: 4 bytes go before the next turn]\n"
+                     "[\\x27t\\x5c\"is: 7 bytes go before the next turn]\n"
+                     "[\\x27t\\x5c\"is: 7 bytes go before the next turn]\n");
+    program_free(&run);
+}
+
 // A pipe that nobody writes to is waited for, and Ctrl-C ends that; what is written to it is taken.
 static void test_pipes_are_read(void **state) {
     (void)state;
@@ -469,6 +506,8 @@ int main(int argc, char **argv) {
         WITH_HOME(test_names_of_files_in_a_turn),
         WITH_HOME(test_paths_in_notices_can_be_typed),
         WITH_HOME(test_save_waits_for_no_pipe),
+        WITH_HOME(test_marks_that_are_missing),
+        WITH_HOME(test_marks_in_names),
         WITH_HOME(test_pipes_are_read),
         WITH_HOME(test_time_and_copy),
         WITH_HOME(test_list_has_columns_of_wide_names),
