@@ -112,22 +112,30 @@ Status commands_files_export(Chat *chat, const char *argument, Error *error) {
     return STATUS_OK;
 }
 
-// A file under its name, behind those that wait already.
-static Status attach(Chat *chat, const char *path, Error *error) {
+static Status read_attachment(Chat *chat, const char *path, Text *all, size_t *size, Error *error) {
     char *text;
-    size_t size;
     TextEncoding encoding = chat_settings(chat)->ui.encoding;
-    if (argument_read_text(path, INSERT_LIMIT, encoding, &text, &size, error)) return error->status;
-    Text named = {0};
-    Status status = size ? STATUS_OK : error_set(error, STATUS_FILE, "%s: empty", path);
-    if (!status && !attachment_add(&named, path, text, size))
+    if (argument_read_text(path, INSERT_LIMIT, encoding, &text, size, error)) return error->status;
+    Status status = *size ? STATUS_OK : error_set(error, STATUS_FILE, "%s: empty", path);
+    if (!status && !attachment_add(all, path, text, *size))
         status = error_set(error, STATUS_MEMORY, "out of memory");
-    if (!status) status = chat_turn_attach(chat, named.bytes, error);
-    text_free(&named);
     free(text);
-    if (!status)
-        screen_notice(chat_screen(chat), "[%s: %zu byte%s before the next turn]", text_path(path).text, size,
-                      size == 1 ? " goes" : "s go");
+    return status;
+}
+
+// Files under their names, behind those that wait already: all of them, or none where one is refused.
+static Status attach(Chat *chat, const char *const *paths, size_t n, Error *error) {
+    Text all = {0};
+    size_t sizes[MOST_FILES] = {0};
+    Status status = STATUS_OK;
+    for (size_t i = 0; i < n && !status; i++)
+        status = read_attachment(chat, paths[i], &all, &sizes[i], error);
+    if (status && n > 1) error_prefix(error, "none of the %zu files is taken: ", n);
+    if (!status) status = chat_turn_attach(chat, all.bytes, error);
+    text_free(&all);
+    for (size_t i = 0; i < n && !status; i++)
+        screen_notice(chat_screen(chat), "[%s: %zu byte%s before the next turn]", text_path(paths[i]).text,
+                      sizes[i], sizes[i] == 1 ? " goes" : "s go");
     return status;
 }
 
@@ -135,17 +143,21 @@ static Status attach(Chat *chat, const char *path, Error *error) {
 // so: what is said is a name, as it is.
 static Status attach_all(Chat *chat, const char *pattern, Error *error) {
     glob_t found;
+    const char *files[MOST_FILES];
     const bool is_pattern = strpbrk(pattern, "*?[") && access(pattern, F_OK) != 0;
     int result = is_pattern ? glob(pattern, GLOB_MARK, NULL, &found) : GLOB_NOMATCH; // a / behind folders
-    if (result) return attach(chat, pattern, error);
+    if (result) return attach(chat, &pattern, 1, error);
     size_t n = 0;
-    for (size_t i = 0; i < found.gl_pathc; i++) n += !text_has_suffix(found.gl_pathv[i], "/");
+    for (size_t i = 0; i < found.gl_pathc; i++) {
+        if (text_has_suffix(found.gl_pathv[i], "/")) continue;
+        if (n < MOST_FILES) files[n] = found.gl_pathv[i];
+        n++;
+    }
     Status status = n > 0 && n <= MOST_FILES ? STATUS_OK : STATUS_USAGE;
     if (!n) error_set(error, status, "%s: these are folders; name the files in them", pattern);
     if (n > MOST_FILES)
         error_set(error, status, "%s: these are %zu files; %d at once are the most", pattern, n, MOST_FILES);
-    for (size_t i = 0; i < found.gl_pathc && !status; i++)
-        if (!text_has_suffix(found.gl_pathv[i], "/")) status = attach(chat, found.gl_pathv[i], error);
+    if (!status) status = attach(chat, files, n, error);
     globfree(&found);
     return status;
 }

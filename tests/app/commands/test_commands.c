@@ -202,6 +202,25 @@ static void test_files_by_pattern(void **state) {
     expect_refusal(line, "/b[3]: these are folders; name the files in them");
 }
 
+// One that is refused, by name: none of a pattern's files is taken, and what waited before waits on.
+static void test_a_pattern_is_taken_whole_or_not_at_all(void **state) {
+    char line[600];
+    folder_write_text(*state, "a1.txt", "one");
+    folder_write_text(*state, "a2.txt", "two");
+    folder_write(*state, "a3.txt", "bin\0ary", 7);
+    folder_write_text(*state, "before.txt", "zero");
+    snprintf(line, sizeof line, "/file %s/before.txt\n/file %s/a?.txt\nWhat is this?\n/view\n",
+             (char *)*state, (char *)*state);
+    Run run;
+    program_run(&run, TALK "|--keep-going", line);
+    expect_status(&run, 5);
+    expect_err(&run, "none of the 3 files is taken: ");
+    expect_err(&run, "/a3.txt:1: this is no text in UTF-8");
+    expect_no_err(&run, "/a1.txt: 3 bytes go");
+    expect_err(&run, "[user] before.txt:\n```\nzero\n```\n\nWhat is this?");
+    program_free(&run);
+}
+
 static void test_view_and_tokens(void **state) {
     (void)state;
     Run run;
@@ -497,6 +516,7 @@ int main(int argc, char **argv) {
         WITH_HOME(test_paths_and_lines_are_no_commands),
         WITH_HOME(test_file_goes_before_the_turn),
         WITH_HOME(test_files_by_pattern),
+        WITH_HOME(test_a_pattern_is_taken_whole_or_not_at_all),
         WITH_HOME(test_view_and_tokens),
         WITH_HOME(test_stats_and_context),
         WITH_HOME(test_say),
