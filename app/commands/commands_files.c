@@ -1,5 +1,6 @@
 // Commands that read and write files: save, load, export, file.
 #include "app/commands/commands_internal.h"
+#include "app/loading/model_name.h"
 #include "app/record/attachment.h"
 #include "app/record/export.h"
 #include "app/record/import.h"
@@ -91,7 +92,7 @@ static Status check_is_new(const char *path, Error *error) {
 }
 
 Status commands_files_export(Chat *chat, const char *argument, Error *error) {
-    char form_name[16], path[PATH_ROOM], branch[TREE_NAME_ROOM], *text;
+    char form_name[16], path[PATH_ROOM], model[PATH_ROOM], branch[TREE_NAME_ROOM], *text;
     size_t length = strcspn(argument, " \t"), size;
     snprintf(form_name, sizeof form_name, "%.*s", (int)(length < 15 ? length : 15), argument);
     int form = export_form_find(form_name);
@@ -101,7 +102,11 @@ Status commands_files_export(Chat *chat, const char *argument, Error *error) {
     if (argument_path(file, path, error) || check_is_new(path, error)) return error->status;
     const char *name = chat_record_name(chat) ? chat_record_name(chat) : "";
     const TextEscaped id = text_name(*name ? name : "conversation");
-    Status status = export_branch(chat_transcript(chat), id.text, (ExportForm)form, &text, &size, error);
+    const TranscriptModel of = transcript_header(chat_transcript(chat)).model;
+    model_name(of.path, of.name, model, sizeof model);
+    const TextEscaped shown = text_escaped(model);
+    Status status = export_branch(chat_transcript(chat), (ExportNames){id.text, shown.text}, (ExportForm)form,
+                                  &text, &size, error);
     if (status) return status;
     status = file_write(path, text, size, 0600, error);
     free(text);

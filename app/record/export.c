@@ -31,12 +31,6 @@ static bool tell(const Transcript *transcript, const int *path, int depth, const
     return ok;
 }
 
-static const char *model_of(const Transcript *transcript) {
-    TranscriptModel model = transcript_header(transcript).model;
-    const char *slash = strrchr(model.path, '/');
-    return *model.name ? model.name : slash ? slash + 1 : model.path;
-}
-
 // ---- Markdown ---------------------------------------------------------------------------------------------
 
 typedef struct Markdown {
@@ -63,22 +57,22 @@ static bool json_message(void *user, int node, ChatRole role, const char *text, 
         user, json_pack("{s:s, s:s%}", "role", chat_role_name(role), "content", text, size));
 }
 
-static bool write_json(const Transcript *transcript, const int *path, int depth, const char *id,
+static bool write_json(const Transcript *transcript, const int *path, int depth, ExportNames names,
                        ExportForm form, FILE *out) {
     char branch[TREE_NAME_ROOM];
     json_t *messages = json_array();
     tree_name(transcript_tree(transcript), transcript_tree(transcript)->head, branch);
     bool ok = messages && tell(transcript, path, depth, &(Teller){json_message, messages});
-    json_t *whole = json_pack("{s:s, s:s, s:s, s:o}", "id", id, "model", model_of(transcript), "branch",
-                              branch, "messages", messages);
+    json_t *whole = json_pack("{s:s, s:s, s:s, s:o}", "id", names.id, "model", names.model, "branch", branch,
+                              "messages", messages);
     size_t flags = form == EXPORT_JSON ? JSON_INDENT(2) : JSON_COMPACT;
     ok = ok && whole && !json_dumpf(whole, out, flags) && fputc('\n', out) != EOF;
     json_decref(whole);
     return ok;
 }
 
-Status export_branch(const Transcript *transcript, const char *id, ExportForm form, char **text, size_t *size,
-                     Error *error) {
+Status export_branch(const Transcript *transcript, ExportNames names, ExportForm form, char **text,
+                     size_t *size, Error *error) {
     const Tree *tree = transcript_tree(transcript);
     int depth = tree_depth(tree), *path = malloc(((size_t)depth + 1) * sizeof *path);
     *text = NULL;
@@ -88,11 +82,11 @@ Status export_branch(const Transcript *transcript, const char *id, ExportForm fo
     if (ok && form == EXPORT_MD) {
         char branch[TREE_NAME_ROOM];
         tree_name(tree, tree->head, branch);
-        fprintf(out, "# %s\n\n- model: %s\n- branch: %s, %d turn%s of %d in the tree\n", id,
-                model_of(transcript), branch, depth, text_plural(depth), tree->n);
+        fprintf(out, "# %s\n\n- model: %s\n- branch: %s, %d turn%s of %d in the tree\n", names.id,
+                names.model, branch, depth, text_plural(depth), tree->n);
         ok = tell(transcript, path, depth, &(Teller){markdown_message, &(Markdown){tree, out}});
     } else if (ok) {
-        ok = write_json(transcript, path, depth, id, form, out);
+        ok = write_json(transcript, path, depth, names, form, out);
     }
     if (out && (ferror(out) | fclose(out))) ok = false;
     free(path);

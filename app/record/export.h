@@ -11,9 +11,13 @@ typedef enum ExportForm {
 } ExportForm;
 int export_form_find(const char *name); // "md", "json", "jsonl": an ExportForm, or -1
 
-// All turns on the way to the head, also those that were evicted. `id` names the conversation. *text [*size] is
-// malloc'ed.
-Status export_branch(const Transcript *transcript, const char *id, ExportForm form, char **text, size_t *size,
-                     Error *error);
+// What the conversation and its model are called, in UTF-8.
+typedef struct ExportNames {
+    const char *id, *model;
+} ExportNames;
+
+// All turns on the way to the head, also those that were evicted. *text [*size] is malloc'ed.
+Status export_branch(const Transcript *transcript, ExportNames names, ExportForm form, char **text,
+                     size_t *size, Error *error);
 
 #endif

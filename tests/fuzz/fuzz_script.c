@@ -45,7 +45,8 @@ static void read_journal(const char *text, size_t size) {
     for (ExportForm form = EXPORT_MD; form <= EXPORT_JSONL; form++) {
         char *out;
         size_t n;
-        if (export_branch(first, "fuzz", form, &out, &n, &error) == STATUS_OK) free(out);
+        if (export_branch(first, (ExportNames){"fuzz", "model"}, form, &out, &n, &error) == STATUS_OK)
+            free(out);
     }
     TranscriptNode turn = {.role = CHAT_USER, .text = "q", .size = 1, .reply = {.text = "r", .size = 1}};
     (void)transcript_add_turn(first, tree->head, "ask", &turn, &error);

@@ -360,6 +360,36 @@ static void test_export(void **state) {
     program_free(&run);
 }
 
+// An export calls a model as all else does, also where a journal does not name it, and in UTF-8 where its folder is not.
+static void test_the_model_of_an_export(void **state) {
+    char command[1200];
+    Run run;
+    snprintf(command, sizeof command,
+             "cd %s && cp -r \"$OLDPWD\"/" BABBLER " m && mv m \"$(printf 'n\\377')\" && cd - && "
+             "printf 'Hello\\n/export json %s/odd.json\\n/export md %s/odd.md\\n' | "
+             "$PALAVER \"$(printf '%s/n\\377')/\" --max-tokens=3 --threads=1 && "
+             "printf 'Hello\\n/new nameless\\nHello\\n' | $PALAVER " BABBLER
+             "/ --max-tokens=3 --threads=1 && "
+             "sed -i 's/\"name\":\"[^\"]*\"/\"name\":\"\"/' %s/palaver/conversations/nameless.jsonl && "
+             "echo '/export md %s/nameless.md' | $PALAVER --resume=nameless --threads=1",
+             (char *)*state, (char *)*state, (char *)*state, (char *)*state, (char *)*state, (char *)*state);
+    program_shell(&run, command);
+    expect_status(&run, 0);
+    program_free(&run);
+    snprintf(command, sizeof command, "%s/odd.json", (char *)*state);
+    char *text = file_text(command);
+    assert_non_null(strstr(text, "\"model\": \"n\\\\xff\""));
+    free(text);
+    snprintf(command, sizeof command, "%s/odd.md", (char *)*state);
+    text = file_text(command);
+    assert_non_null(strstr(text, "- model: n\\xff\n"));
+    free(text);
+    snprintf(command, sizeof command, "%s/nameless.md", (char *)*state);
+    text = file_text(command);
+    assert_non_null(strstr(text, "- model: babbler\n"));
+    free(text);
+}
+
 // A turn with a file whose name is no UTF-8, or has lines, can be kept, and its question be told.
 static void test_names_of_files_in_a_turn(void **state) {
     char line[600];
@@ -529,6 +559,7 @@ int main(int argc, char **argv) {
         WITH_HOME(test_marks_that_are_missing),
         WITH_HOME(test_marks_in_names),
         WITH_HOME(test_pipes_are_read),
+        WITH_HOME(test_the_model_of_an_export),
         WITH_HOME(test_time_and_copy),
         WITH_HOME(test_list_has_columns_of_wide_names),
         WITH_HOME(test_clear_begins_anew),

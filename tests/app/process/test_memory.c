@@ -59,7 +59,7 @@ static char *write_all(void) {
     const char *log = transcript_log(transcript, &size);
     ok(transcript_parse("log", log, size, &again, error));
     snprintf(text, ROOM, "%.*s", (int)size, log);
-    ok(export_branch(again, "branch", EXPORT_JSON, &exported, &size, error));
+    ok(export_branch(again, (ExportNames){"branch", "model"}, EXPORT_JSON, &exported, &size, error));
     snprintf(text + strlen(text), ROOM - strlen(text), "%s", exported);
     free(exported);
     Settings settings = settings_fresh();
