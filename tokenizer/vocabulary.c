@@ -107,7 +107,7 @@ Status vocabulary_set(Vocabulary *vocabulary, int32_t id, const char *text, size
     if (entry->id >= 0) return STATUS_OK;
     if (vocabulary->n_texts >= vocabulary->table_size / 4 * 3) {
         return error_set(error, STATUS_FILE,
-                         "ids are given several texts, again and again: the file is damaged");
+                         "ids are given several texts, again and again: the file is damaged; fetch it again");
     }
     vocabulary->n_texts++;
     *entry = (PieceText){offset, (uint32_t)size, id};

@@ -22,7 +22,8 @@ Status checkpoint_file_map(const char *path, CheckpointFile *file, Error *error)
     int64_t size;
     Status status = file_open_regular(path, &fd, &size, NULL, error);
     if (status) return status;
-    if (size > 0) {
+    status = file_check_fetched(path, fd, size, error);
+    if (!status && size > 0) {
         void *data = mmap(NULL, (size_t)size, PROT_READ, MAP_PRIVATE, fd, 0);
         if (data == MAP_FAILED) {
             status = error_set(error, errno == ENOMEM ? STATUS_MEMORY : STATUS_FILE,

@@ -24,8 +24,9 @@ Status checkpoint_meta_finish(MetaTable *table, const char *path, Error *error) 
     qsort(table->by_key, n, sizeof(const MetaValue *), compare_keys);
     for (size_t i = 1; i < n; i++) {
         if (strcmp(table->by_key[i - 1]->key, table->by_key[i]->key) == 0) {
-            return error_set(error, STATUS_FILE, "%s: metadata key %s is there twice: the file is damaged",
-                             path, table->by_key[i]->key);
+            return error_set(error, STATUS_FILE,
+                             "%s: metadata key %s is there twice: the file is damaged; fetch it again", path,
+                             table->by_key[i]->key);
         }
     }
     return STATUS_OK;

@@ -36,6 +36,17 @@ Status file_open_regular(const char *path, int *fd, int64_t *size, bool *missing
     return error_set(error, STATUS_FILE, "%s: not a regular file", path);
 }
 
+Status file_check_fetched(const char *path, int fd, int64_t size, Error *error) {
+    static const char POINTER[] = "version https://git-lfs.github.com/spec/";
+    enum { LENGTH = sizeof POINTER - 1, LONGEST = 1024 }; // of a pointer, as its specification says
+    char begin[LENGTH];
+    if (size >= LONGEST || pread(fd, begin, LENGTH, 0) != LENGTH || memcmp(begin, POINTER, LENGTH) != 0)
+        return STATUS_OK;
+    return error_set(
+        error, STATUS_FILE,
+        "%s: a pointer of Git LFS, not the file itself: `git lfs pull` in its folder fetches that", path);
+}
+
 Status file_read_regular(const char *path, size_t limit, char **text, size_t *size, bool *missing,
                          Error *error) {
     int fd;

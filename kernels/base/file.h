@@ -19,6 +19,9 @@ extern "C" {
 // why; with `missing` (may be NULL), a file that does not exist is STATUS_OK, *missing true and *fd -1.
 Status file_open_regular(const char *path, int *fd, int64_t *size, bool *missing, Error *error);
 
+// STATUS_FILE: an open file is not that of its name, but what Git leaves in its place where it lacks git-lfs.
+Status file_check_fetched(const char *path, int fd, int64_t size, Error *error);
+
 // Reads a regular file whole; otherwise as file_open_regular() and file_read(). *text is NULL where it is missing.
 Status file_read_regular(const char *path, size_t limit, char **text, size_t *size, bool *missing,
                          Error *error);

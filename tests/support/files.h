@@ -35,4 +35,9 @@ int folder_tear_down(void **state);
 // The length and text of a header, then `data_size` bytes 0, 1, 2, …
 Bytes safetensors_of(const char *header, size_t data_size);
 
+// What Git leaves in the place of a large file where it lacks git-lfs.
+#define LFS_POINTER                                                                                          \
+    "version https://git-lfs.github.com/spec/v1\n"                                                           \
+    "oid sha256:4d7a214614ab2935c943f9e0ff69d22eadbb8f32b1258daaa5e2ca24d17e2393\nsize 12345\n"
+
 #endif

@@ -76,7 +76,8 @@ static bool wire_next(Wire *wire, Field *field, bool *bad) {
 }
 
 static Status damaged(Error *error, const char *what) {
-    return error_set(error, STATUS_FILE, "not a SentencePiece model: %s is damaged", what);
+    return error_set(error, STATUS_FILE, "not a SentencePiece model: %s is damaged; fetch the file again",
+                     what);
 }
 
 static uint32_t unit_at(const unsigned char *units, uint64_t i) {
@@ -172,7 +173,8 @@ static Status piece_read(Wire wire, int32_t id, Vocabulary *vocabulary, Error *e
     static const TokenKind kinds[] = {TOKEN_UNUSED,       TOKEN_NORMAL, TOKEN_UNKNOWN, TOKEN_CONTROL,
                                       TOKEN_USER_DEFINED, TOKEN_UNUSED, TOKEN_BYTE};
     if (bad || type < PIECE_NORMAL || type > PIECE_BYTE || !isfinite(score) || text.at == text.end) {
-        return error_set(error, STATUS_FILE, "not a SentencePiece model: piece %d is damaged", id);
+        return error_set(error, STATUS_FILE,
+                         "not a SentencePiece model: piece %d is damaged; fetch the file again", id);
     }
     const char *name = (const char *)text.at;
     size_t name_size = (size_t)(text.end - text.at);

@@ -37,12 +37,14 @@ Status ranks_set_piece(Tokenizer *tokenizer, int32_t id, const char *base64, siz
     int64_t n = decode(base64, size, bytes);
     size_t written = 0;
     if (n <= 0)
-        return error_set(error, STATUS_FILE, "piece %d is no base64 of 1 to %d bytes: the file is damaged",
-                         id, RANKS_MAX_PIECE);
+        return error_set(error, STATUS_FILE,
+                         "piece %d is no base64 of 1 to %d bytes: the file is damaged; fetch it again", id,
+                         RANKS_MAX_PIECE);
     for (int64_t i = 0; i < n; i++) written += (size_t)utf8_write(byte_level_char(bytes[i]), text + written);
     Vocabulary *vocabulary = &tokenizer->vocabulary;
     if (vocabulary_find(vocabulary, text, written) >= 0 || vocabulary->pieces[id].text_size > 0)
-        return error_set(error, STATUS_FILE, "piece %d is there twice: the file is damaged", id);
+        return error_set(error, STATUS_FILE, "piece %d is there twice: the file is damaged; fetch it again",
+                         id);
     return vocabulary_set(vocabulary, id, text, written, TOKEN_NORMAL, error);
 }
 
@@ -71,11 +73,13 @@ Status ranks_finish(Tokenizer *tokenizer, int32_t first, int32_t n, Error *error
         char text[8];
         if (vocabulary_find(vocabulary, text,
                             (size_t)utf8_write(byte_level_char((unsigned char)byte), text)) < 0)
-            return error_set(error, STATUS_FILE, "byte %d has no piece: the file is damaged", byte);
+            return error_set(error, STATUS_FILE, "byte %d has no piece: the file is damaged; fetch it again",
+                             byte);
     }
     for (int32_t id = first; id < first + n; id++) {
         if (vocabulary->pieces[id].text_size == 0)
-            return error_set(error, STATUS_FILE, "no piece has the rank %d: the file is damaged", id - first);
+            return error_set(error, STATUS_FILE,
+                             "no piece has the rank %d: the file is damaged; fetch it again", id - first);
         split_piece(tokenizer, id, &merges, NULL);
     }
     Status status = bpe_open(vocabulary, &options, merges, &tokenizer->bpe, error);

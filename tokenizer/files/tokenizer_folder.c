@@ -41,6 +41,10 @@ static Status read_file(const char *folder, const char *name, Text *out, bool *f
     bool missing;
     Status status = file_open_regular(path, &fd, &size, &missing, error);
     if (status || missing) return status;
+    if (file_check_fetched(path, fd, size, error)) {
+        close(fd);
+        return STATUS_FILE;
+    }
     if (size > MAX_FILE_SIZE) {
         close(fd);
         return error_set(error, STATUS_FILE, "%s: %lld bytes; palaver reads up to %lld", path,

@@ -83,7 +83,8 @@ static Status count_pieces(const char *data, size_t size, int64_t *n, Error *err
     *n = 0;
     while (next_line(&at, data + size, &line)) ++*n;
     if (at == data + size && *n > 0) return STATUS_OK;
-    return error_set(error, STATUS_FILE, "byte %lld begins no line of base64 and a rank: the file is damaged",
+    return error_set(error, STATUS_FILE,
+                     "byte %lld begins no line of base64 and a rank: the file is damaged; fetch it again",
                      (long long)(at - data));
 }
 
@@ -94,7 +95,7 @@ static Status read_pieces(Tokenizer *tokenizer, const char *data, size_t size, i
     while (!status && next_line(&at, data + size, &line)) {
         if (line.rank >= n)
             return error_set(error, STATUS_FILE,
-                             "the rank %lld is beyond the %lld pieces: the file is damaged",
+                             "the rank %lld is beyond the %lld pieces: the file is damaged; fetch it again",
                              (long long)line.rank, (long long)n);
         status = ranks_set_piece(tokenizer, (int32_t)line.rank, line.text, line.size, error);
     }

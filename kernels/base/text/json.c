@@ -17,12 +17,12 @@ const char *json_problem(const json_error_t *problem) {
 }
 
 Status json_refuse(size_t size, const json_error_t *problem, Error *error) {
-    if (!size) return error_set(error, STATUS_FILE, "not valid JSON: it is empty; get it again");
+    if (!size) return error_set(error, STATUS_FILE, "not valid JSON: it is empty; fetch it again");
     const bool cut = json_error_code(problem) == json_error_premature_end_of_input;
     const char *says = json_problem(problem);
     return error_set(error, STATUS_FILE, "line %d, column %d: %s%s%s", problem->line, problem->column,
                      strcmp(says, ZERO_BYTE) != 0 ? "not valid JSON: " : "", says,
-                     cut ? "; get the whole of it again" : "");
+                     cut ? ": the file is cut short; fetch it again" : "");
 }
 
 Status json_parse(const char *name, const char *text, size_t size, json_t **value, Error *error) {

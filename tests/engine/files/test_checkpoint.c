@@ -107,8 +107,8 @@ static void refuses_bad_safetensors(void **state) {
         const char *header, *fragment;
     } CASES[] = {
         {"[]", "not a JSON object"},
-        {"{",
-         "line 1, column 1: not valid JSON: it ends before all is closed that was begun; get the whole "},
+        {"{", "line 1, column 1: not valid JSON: it ends before all is closed that was begun: the file is "
+              "cut short"},
         {"{} \x1b", "not valid JSON: end of file expected near '\\x1b'"},
         {"{\"a\":\n\"\\u0000\"}", "line 2, column 8: \\u0000: no text may hold a zero byte"},
         {"{\"a\": 1}", "tensor a: no description"},
@@ -239,6 +239,15 @@ static void refuses_other_paths(void **state) {
     folder_write_text(folder, "x.safetensors", "");
     snprintf(path, sizeof path, "%s/x.safetensors", folder);
     open_fails(path, STATUS_UNSUPPORTED, "give the folder");
+    folder_write_text(folder, "pointer.gguf", LFS_POINTER);
+    snprintf(path, sizeof path, "%s/pointer.gguf", folder);
+    open_fails(path, STATUS_FILE, "pointer.gguf: a pointer of Git LFS, not the file itself: `git lfs pull`");
+    folder_write_text(folder, "config.json", LFS_POINTER);
+    open_fails(folder, STATUS_FILE, "config.json: a pointer of Git LFS");
+    folder_write_text(folder, "config.json", "{}");
+    folder_write_text(folder, "x.safetensors", LFS_POINTER);
+    open_fails(folder, STATUS_FILE, "x.safetensors: a pointer of Git LFS");
+    folder_write_text(folder, "x.safetensors", "");
     folder_write_text(folder, "config.json", "");
     open_fails(folder, STATUS_FILE, "config.json:");
     folder_write_text(folder, "config.json", "{\"a\": 1, \"a\": 2}");

@@ -52,17 +52,30 @@ static void files_that_are_cut_off(void **state) {
         char why[160];
         char *folder = folder_new();
         folder_write_text(folder, names[i], "");
-        snprintf(why, sizeof why, "%s: not valid JSON: it is empty; get it again", names[i]);
+        snprintf(why, sizeof why, "%s: not valid JSON: it is empty; fetch it again", names[i]);
         tokenizer_files_refused(folder, STATUS_FILE, why);
         folder_write_text(folder, names[i], "{\n\"version\": \"1.0\", \"mod");
-        snprintf(
-            why, sizeof why,
-            "%s: line 2, column 22: not valid JSON: it ends before all is closed that was begun; get the "
-            "whole of it again",
-            names[i]);
+        snprintf(why, sizeof why,
+                 "%s: line 2, column 22: not valid JSON: it ends before all is closed that was begun: the "
+                 "file is cut short; fetch it again",
+                 names[i]);
         tokenizer_files_refused(folder, STATUS_FILE, why);
         folder_write_text(folder, names[i], "{\"version\": 1.0");
         snprintf(why, sizeof why, "%s: line 1, column 15: not valid JSON: it ends before", names[i]);
+        tokenizer_files_refused(folder, STATUS_FILE, why);
+        folder_remove(folder);
+    }
+}
+
+// As Git leaves them in the place of large files, where it lacks git-lfs.
+static void pointers_are_no_files(void **state) {
+    (void)state;
+    static const char *const names[] = {"tokenizer.json", "tekken.json", "tokenizer.model", "config.json"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char *folder = folder_new(), why[128];
+        if (i == 3) folder_copy(folder, "tokenizer.model", GOLDEN_TOKENIZERS "/sp-bpe/tokenizer.model");
+        folder_write_text(folder, names[i], LFS_POINTER);
+        snprintf(why, sizeof why, "%s: a pointer of Git LFS, not the file itself: `git lfs pull`", names[i]);
         tokenizer_files_refused(folder, STATUS_FILE, why);
         folder_remove(folder);
     }
@@ -311,6 +324,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(nothing_there),
         cmocka_unit_test(pipes_are_no_files),
         cmocka_unit_test(files_that_are_cut_off),
+        cmocka_unit_test(pointers_are_no_files),
         cmocka_unit_test(special_tokens_by_name),
         cmocka_unit_test(sentencepiece_settings),
         cmocka_unit_test(sentencepiece_added_tokens),

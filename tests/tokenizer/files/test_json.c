@@ -29,7 +29,7 @@ static void wrong_json(void **state) {
         Status status;
         const char *why;
     } cases[] = {
-        {"", STATUS_FILE, "tokenizer.json: not valid JSON: it is empty; get it again"},
+        {"", STATUS_FILE, "tokenizer.json: not valid JSON: it is empty; fetch it again"},
         {"[]", STATUS_UNSUPPORTED, "model type ''"},
         {"{\"model\": 7}", STATUS_UNSUPPORTED, "model type"},
         {MODEL("\"vocab\": []"), STATUS_FILE, "no vocab or no merges"},
