@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define NO_OBJECT "a line is one object: {\"messages\": [ … ]}"
+
 enum { ID_ALONE = JSON_DECODE_ANY | JSON_DISABLE_EOF_CHECK | JSON_ALLOW_NUL };
 
 // ---- reading ------------------------------------------------------------------------------------------------------
@@ -147,8 +149,7 @@ static Status misplaced(json_t *json, Error *error) {
 static Status check_line(JsonlLine *line, Error *error) {
     static const char *const KEYS[] = {"id",    "messages", "turns",          "sampling",
                                        "model", "branch",   "response_format"};
-    if (!json_is_object(line->json))
-        return error_set(error, STATUS_USAGE, "a line is one object: {\"messages\": [ … ]}");
+    if (!json_is_object(line->json)) return error_set(error, STATUS_USAGE, NO_OBJECT);
     if (misplaced(line->json, error) ||
         message_json_keys(line->json, "", KEYS, sizeof KEYS / sizeof *KEYS, error))
         return error->status;
@@ -165,8 +166,13 @@ static Status read_line(JsonlLine *line, const char *text, size_t size, const Se
     json_error_t why;
     if (text_check(NULL, text, size, error)) return error->status;
     line->json = json_loadb(text, size, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &why);
+    size_t blanks = 0;
+    while (blanks < size && strchr(" \t\r\n", text[blanks])) blanks++;
+    if (!line->json && (blanks == size || text[blanks] != '{'))
+        return error_set(error, STATUS_FILE, NO_OBJECT ", and this is none: %s",
+                         quote_bytes(text, size).text);
     if (!line->json)
-        return error_set(error, STATUS_FILE, "column %d: %s, in: %s", why.column, why.text,
+        return error_set(error, STATUS_FILE, "column %d: %s, in: %s", why.column, json_problem(&why),
                          quote_bytes(text, size).text);
     Status status = check_line(line, error);
     if (!status) status = read_messages(line, system, error);

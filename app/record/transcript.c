@@ -1,6 +1,7 @@
 #include "app/record/transcript_internal.h"
 #include "kernels/base/array.h"
 #include "app/terminal/text_shown.h"
+#include "kernels/base/text/json.h"
 #include "kernels/base/text/utf8.h"
 
 #include <stdlib.h>
@@ -58,8 +59,8 @@ static Status parse_line(Transcript *transcript, const char *line, size_t size, 
     *torn = !json_is_object(record);
     Status status;
     if (*torn)
-        status =
-            error_set(error, STATUS_FILE, "not a JSON object: %s", record ? "another value" : reason.text);
+        status = error_set(error, STATUS_FILE, "not a JSON object: %s",
+                           record ? "another value" : json_problem(&reason));
     else
         status = transcript_take_record(transcript, record, error);
     json_decref(record);

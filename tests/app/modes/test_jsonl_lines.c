@@ -57,11 +57,12 @@ static void wrong_lines_are_told(void **state) {
     static const struct {
         const char *line, *why;
     } WRONG[] = {
-        {"nonsense", "expected near 'nonsense'"},
-        {"{\"messages\": [", "column"},
+        {"nonsense", "a line is one object: {\"messages\": [ \u2026 ]}, and this is none: nonsense"},
+        {"{\"messages\": [", "column 14: it ends before all is closed that was begun, in: {"},
         {"[1]", "a line is one object"},
         {"{\"id\": [], \"turns\": [\"x\"]}", "\"id\" is a string or a number"},
         {"{\"id\": 5}", "there is nothing to answer"},
+        {"\"x\"", "a line is one object"},
         {"{\"messages\": {}}", "\"messages\" is a list"},
         {"{\"messages\": [1]}", "messages[0]: a message is"},
         {"{\"messages\": [{\"role\": \"robot\", \"content\": \"\"}]}", "messages[0]: the role is"},
@@ -98,7 +99,7 @@ static void wrong_lines_are_told(void **state) {
     Run run;
     program_run(&run, JSONL, text);
     expect_status(&run, 5);
-    expect_err(&run, "[1 answered, 28 wrong; ");
+    expect_err(&run, "[1 answered, 29 wrong; ");
     Answers a = answers_of(&run);
     assert_int_equal(a.n, N + 1);
     for (int i = 0; i < N; i++) {

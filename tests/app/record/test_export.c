@@ -91,9 +91,10 @@ static void test_what_cannot_be_loaded(void **state) {
         {"{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}], \"tools\": []}\n",
          "unknown key \"tools\""},
         {"# a talk\n\n## user 1.1\n\nHello\n", "not a JSON object"},
+        {"{\"messages\": [", "not a JSON object: it ends before all is closed that was begun"},
     };
     char script[400];
-    for (int i = 0; i < 4; i++) {
+    for (size_t i = 0; i < sizeof WRONG / sizeof *WRONG; i++) {
         folder_write_text(*state, "wrong", WRONG[i].text);
         snprintf(script, sizeof script, "/load %s/wrong\n", (char *)*state);
         program_refuses(TALK, script, WRONG[i].why);
