@@ -94,6 +94,7 @@ Status argument_path(const char *argument, char *path, Error *error) {
 Status argument_read_text(const char *path, size_t limit, TextEncoding encoding, char **text, size_t *size,
                           Error *error) {
     Status status = file_read(path, limit, text, size, error);
+    if (!status) encoding_drop_mark(*text, size);
     if (!status && (status = encoding_take(path, encoding, text, size, error))) {
         free(*text);
         *text = NULL;

@@ -70,6 +70,7 @@ Status commands_files_load(Chat *chat, const char *argument, Error *error) {
     Transcript *transcript;
     if (argument_path(argument, path, error) || file_read(path, CONVERSATION_LIMIT, &text, &size, error))
         return error->status;
+    encoding_drop_mark(text, &size);
     TranscriptHeader header = transcript_header(chat_transcript(chat));
     header.stream = chat_seed_next_stream(chat);
     Status status = import_is_export(text, size)

@@ -2,6 +2,7 @@
 // tokenizer/chat/chat_recognise.c matches with those of config/chat, or has executed.
 #include "app/loading/choose_template.h"
 
+#include "app/terminal/encoding.h"
 #include "kernels/base/file.h"
 
 #include <stdlib.h>
@@ -30,6 +31,7 @@ static Status open_executed(const char *path, const Engine *engine, ChatTemplate
     char *text = NULL;
     size_t size;
     if (path && file_read(path, MAX_TEMPLATE, &text, &size, error)) return error->status; // it names the path
+    if (text) encoding_drop_mark(text, &size);
     Status status = STATUS_OK;
     if (!path && !jinja) status = error_set(error, STATUS_USAGE, "the model has no chat template to execute");
     if (!status)

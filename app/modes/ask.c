@@ -58,6 +58,7 @@ static Status read_all(FILE *input, Text *text, Error *error) {
 static Status read_piped(Chat *chat, Text *piped, Error *error) {
     Status status = read_all(stdin, piped, error);
     if (!status && piped->size) {
+        encoding_drop_mark(piped->bytes, &piped->size);
         status = encoding_take("stdin", chat_settings(chat)->ui.encoding, &piped->bytes, &piped->size, error);
         piped->capacity = piped->size + 1;
     }

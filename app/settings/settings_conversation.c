@@ -1,5 +1,6 @@
 #include "app/settings/settings_conversation.h"
 
+#include "app/terminal/encoding.h"
 #include "kernels/base/file.h"
 
 #include <stdlib.h>
@@ -77,6 +78,7 @@ Status settings_take_piped(const ConfigKey *key, const char *value, char **text,
         return STATUS_OK;
     if (file_read(value, GRAMMAR_MOST_BYTES, text, &size, error))
         return error_prefix(error, "%s: ", key->name);
+    encoding_drop_mark(*text, &size);
     if (is_grammar(kind, *text) && strlen(*text) == size) return STATUS_OK;
     free(*text);
     *text = NULL;
@@ -89,6 +91,7 @@ static Status grammar_from(GrammarKind kind, const char *path, Grammar **grammar
     size_t size;
     if (is_grammar(kind, path)) return settings_grammar(kind, path, strlen(path), grammar, error);
     if (file_read(path, GRAMMAR_MOST_BYTES, &text, &size, error)) return error->status;
+    encoding_drop_mark(text, &size);
     Status status = settings_grammar(kind, text, size, grammar, error);
     free(text);
     return status ? error_prefix(error, "%s: ", path) : STATUS_OK;

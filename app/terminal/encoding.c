@@ -4,6 +4,7 @@
 #include "kernels/base/text/utf8.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 static Status check_utf8(const char *name, const char *text, size_t size, Error *error) {
     const TextBad bad = {text, text_first_bad(text, size), "UTF-8",
@@ -36,4 +37,12 @@ static Status from_latin1(const char *name, char **text, size_t *size, Error *er
 Status encoding_take(const char *name, TextEncoding encoding, char **text, size_t *size, Error *error) {
     return encoding == ENCODING_LATIN1 ? from_latin1(name, text, size, error)
                                        : check_utf8(name, *text, *size, error);
+}
+
+void encoding_drop_mark(char *text, size_t *size) {
+    static const char MARK[] = "\xef\xbb\xbf";
+    enum { LENGTH = sizeof MARK - 1 };
+    if (*size < LENGTH || memcmp(text, MARK, LENGTH) != 0) return;
+    *size -= LENGTH;
+    memmove(text, text + LENGTH, *size + 1);
 }

@@ -12,4 +12,7 @@ typedef enum TextEncoding { ENCODING_UTF8, ENCODING_LATIN1 } TextEncoding;
 // 0x80 to 0x9f: where a file has such bytes it is of another encoding. STATUS_FILE as text_check() has it, with `name`.
 Status encoding_take(const char *name, TextEncoding encoding, char **text, size_t *size, Error *error);
 
+// Leaves out a byte order mark at the beginning of *text [*size], which ends in a NUL: editors put it there, nobody means it.
+void encoding_drop_mark(char *text, size_t *size);
+
 #endif

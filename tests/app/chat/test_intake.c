@@ -1,4 +1,5 @@
 // Text that enters is taken as it is or refused, wherever it comes from; and what -p makes of stdin.
+#include "tests/support/files.h"
 #include "tests/support/program.h"
 #include "tests/support/test.h"
 
@@ -178,12 +179,44 @@ static void test_stdin_is_not_opened_again(void **state) {
     program_free(&run);
 }
 
+// What editors put at a file's beginning is nothing that anybody says.
+static void byte_order_marks_are_left_out(void **state) {
+    const char *home = *state;
+    char arguments[500], line[500];
+    folder_write_text(home, "notes", "\xef\xbb\xbfone");
+    folder_write_text(home, "empty", "\xef\xbb\xbf");
+    folder_write_text(home, "talk",
+                      "\xef\xbb\xbf{\"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}]}\n");
+    folder_write_text(home, "schema", "\xef\xbb\xbf{\"const\": 7}");
+    folder_write_text(home, "gbnf", "\xef\xbb\xbfroot ::= \"7\"");
+    snprintf(line, sizeof line, "/file %s/notes\n/system @%s/notes\nHi\n/view\n/load %s/talk\n", home, home,
+             home);
+    Run run = program_script(TALK, line);
+    expect_err(&run, "/notes: 3 bytes go before");
+    expect_err(&run, "[system] one\n");
+    expect_err(&run, "\n```\none\n```\n");
+    expect_err(&run, "[1 turn loaded from ");
+    program_free(&run);
+    snprintf(line, sizeof line, "/file %s/empty\n", home);
+    program_refuses(TALK, line, "/empty: empty");
+    static const char *const flags[] = {"--json-schema", "--grammar"}, *const files[] = {"schema", "gbnf"};
+    for (int i = 0; i < 2; i++) {
+        snprintf(arguments, sizeof arguments, TALK "|%s|%s/%s", flags[i], home, files[i]);
+        run = program_script(arguments, "Hi\n");
+        assert_string_equal(run.out, "7\n");
+        program_free(&run);
+    }
+    run = program_script(TALK "|--echo|-p|Say:", "\xef\xbb\xbfHi\n");
+    expect_out(&run, "> Say:\n\nHi\n");
+    program_free(&run);
+}
+
 int main(int argc, char **argv) {
 #define WITH_HOME(test) cmocka_unit_test_setup_teardown(test, program_set_up, program_tear_down)
     const struct CMUnitTest tests[] = {
         WITH_HOME(test_what_is_no_utf8_is_refused),    WITH_HOME(test_latin1_where_asked),
         WITH_HOME(test_an_editor_of_another_encoding), WITH_HOME(test_stdin_of_a_question),
-        WITH_HOME(test_stdin_is_not_opened_again),
+        WITH_HOME(test_stdin_is_not_opened_again),     WITH_HOME(byte_order_marks_are_left_out),
     };
     return test_main("intake", argc, argv, tests);
 }
