@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { BLOCK = 4096 };
+enum { BLOCK = 4096, MOST_LINKS = 40 };
 
 Status file_open_regular(const char *path, int *fd, int64_t *size, bool *missing, Error *error) {
     if (missing) *missing = false;
@@ -147,10 +147,28 @@ void file_sync_name(const char *path) {
     close(fd);
 }
 
-// Opens a file beside `path` that may take its place; its name goes into temporary [PATH_ROOM].
-static Status open_beside(const char *path, char *temporary, int *file, Error *error) {
+// The file that `path` means into target [PATH_ROOM]: what links lead to, there or not. They stay links.
+static Status follow_links(const char *path, char *target, Error *error) {
+    char link[PATH_ROOM];
+    if (snprintf(target, PATH_ROOM, "%s", path) >= PATH_ROOM) return path_too_long(path, error);
+    for (int i = 0; i < MOST_LINKS; i++) {
+        const ssize_t n = readlink(target, link, sizeof link);
+        if (n < 0) return STATUS_OK; // no link, or what opening it will say
+        const char *slash = strrchr(target, '/');
+        const size_t folder = slash && *link != '/' ? (size_t)(slash - target) + 1 : 0;
+        if (folder + (size_t)n >= PATH_ROOM) return path_too_long(path, error);
+        memcpy(target + folder, link, (size_t)n);
+        target[folder + (size_t)n] = 0;
+    }
+    return error_set(error, STATUS_FILE, "%s: cannot be written: %s", path, strerror(ELOOP));
+}
+
+// Opens a file beside the target [PATH_ROOM] of `path` that may take its place; its name goes into temporary [PATH_ROOM].
+static Status open_beside(const char *path, char *target, char *temporary, int *file, Error *error) {
     struct stat there;
-    int length = snprintf(temporary, PATH_ROOM, "%s.XXXXXX", path);
+    Status status = follow_links(path, target, error);
+    if (status) return status;
+    int length = snprintf(temporary, PATH_ROOM, "%s.XXXXXX", target);
     if (length < 0 || length >= PATH_ROOM) return path_too_long(path, error);
     if (!stat(path, &there) && !S_ISREG(there.st_mode)) // a device or a pipe would become a file
         return error_set(error, STATUS_FILE, "%s: cannot be written: not a regular file", path);
@@ -160,9 +178,9 @@ static Status open_beside(const char *path, char *temporary, int *file, Error *e
 }
 
 Status file_check_writable(const char *path, Error *error) {
-    char temporary[PATH_ROOM];
+    char target[PATH_ROOM], temporary[PATH_ROOM];
     int file = -1;
-    Status status = open_beside(path, temporary, &file, error);
+    Status status = open_beside(path, target, temporary, &file, error);
     if (status) return status;
     close(file);
     unlink(temporary);
@@ -170,18 +188,18 @@ Status file_check_writable(const char *path, Error *error) {
 }
 
 Status file_write(const char *path, const char *data, size_t size, mode_t mode, Error *error) {
-    char temporary[PATH_ROOM];
+    char target[PATH_ROOM], temporary[PATH_ROOM];
     int file = -1;
-    Status status = open_beside(path, temporary, &file, error);
+    Status status = open_beside(path, target, temporary, &file, error);
     if (status) return status;
     bool ok = !fchmod(file, mode) && file_write_all(file, data, size) && !fsync(file);
     int reason = errno;
     if (close(file) && ok) ok = false, reason = errno;
-    if (ok && rename(temporary, path)) ok = false, reason = errno;
+    if (ok && rename(temporary, target)) ok = false, reason = errno;
     if (!ok) {
         unlink(temporary);
         return error_set(error, STATUS_FILE, "%s: cannot be written: %s", path, strerror(reason));
     }
-    file_sync_name(path);
+    file_sync_name(target);
     return STATUS_OK;
 }

@@ -38,8 +38,8 @@ Status file_read_stream(FILE *file, const char *name, size_t limit, char **text,
 // All of the data, also to a slow pipe that does not block; false where that cannot be, and errno tells why.
 bool file_write_all(int file, const char *data, size_t size);
 
-// Replaces a file at once: a temporary file beside it, fsync, rename. After a failure the old file is as it
-// was.
+// Replaces a file at once: a temporary file beside it, fsync, rename. After a failure the old file is as it was. Of a link
+// the file that it leads to is meant.
 Status file_write(const char *path, const char *data, size_t size, mode_t mode, Error *error);
 
 // Whether file_write() will be able to begin: for what takes minutes to make.

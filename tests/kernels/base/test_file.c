@@ -55,6 +55,35 @@ static void files_are_replaced_whole_or_not_at_all(void **state) {
     assert_int_equal(file_read(*state, 2, &text, &size, &error), STATUS_FILE);
 }
 
+// A link stays one: what it leads to is written, there or not.
+static void links_are_followed(void **state) {
+    char path[PATH_ROOM], there[PATH_ROOM], *text;
+    size_t size;
+    Error error;
+    struct stat facts;
+    static const char *const links[][2] = {
+        {"one", "folder/two"}, {"folder/two", "../three"}, {"loop", "loop"}};
+    in_folder(path, state, "folder");
+    assert_int_equal(mkdir(path, 0700), 0);
+    for (int i = 0; i < 3; i++) {
+        in_folder(path, state, links[i][0]);
+        assert_int_equal(symlink(links[i][1], path), 0);
+    }
+    in_folder(path, state, "one");
+    in_folder(there, state, "three");
+    for (int i = 0; i < 2; i++) {
+        written(path, i ? "newer" : "new", 0600);
+        assert_true(!lstat(path, &facts) && S_ISLNK(facts.st_mode));
+        assert_int_equal(file_read_regular(there, 9, &text, &size, NULL, &error), STATUS_OK);
+        assert_string_equal(text, i ? "newer" : "new");
+        free(text);
+    }
+    in_folder(path, state, "loop");
+    assert_int_equal(file_write(path, "x", 1, 0600, &error), STATUS_FILE);
+    assert_int_equal(file_check_writable(path, &error), STATUS_FILE);
+    assert_non_null(strstr(error.message, "loop: cannot be written: "));
+}
+
 static void what_is_too_large_is_not_read(void **state) {
     char path[PATH_ROOM], *text;
     size_t size;
@@ -112,6 +141,7 @@ static void folders_of_a_file(void **state) {
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         test(files_are_replaced_whole_or_not_at_all),
+        test(links_are_followed),
         test(what_is_too_large_is_not_read),
         test(regular_files_or_none),
         test(folders_of_a_file),
