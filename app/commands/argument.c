@@ -75,11 +75,11 @@ Status argument_path(const char *argument, char *path, Error *error) {
     char room[PATH_ROOM];
     if (check_marks(argument, error)) return STATUS_USAGE;
     argument = argument_unquote(argument, room);
-    const bool in_home = !strncmp(argument, "~/", 2);
+    const bool in_home = *argument == '~' && (!argument[1] || argument[1] == '/');
     const char *home = in_home ? path_home(NULL, error) : NULL;
     if (in_home && !home) return STATUS_FILE;
     if (!*argument) return error_set(error, STATUS_USAGE, "the command needs a file");
-    int length = in_home ? snprintf(path, PATH_ROOM, "%s/%s", home, argument + 2)
+    int length = in_home ? snprintf(path, PATH_ROOM, "%s%s", home, argument + 1)
                          : snprintf(path, PATH_ROOM, "%s", argument);
     if (length < 0 || length >= PATH_ROOM)
         return error_set(error, STATUS_USAGE, "%s: the path is too long", quote(argument).text);

@@ -10,7 +10,7 @@
 // A whole number from min to max; `what` names it in the message.
 Status argument_number(const char *argument, const char *what, int64_t min, int64_t max, int64_t *number,
                        Error *error);
-// The path that `argument` means, ~/ expanded, quotation marks around it and a \ before a blank or a mark taken away, into
+// The path that `argument` means, ~ and ~/ expanded, quotation marks around it and a \ before a blank or a mark taken away, into
 // path [PATH_ROOM]. STATUS_USAGE also where the mark that it begins with is not its end.
 Status argument_path(const char *argument, char *path, Error *error);
 // Takes the quotation marks off a name that has them on both sides, as one types it in a shell, or a \ before a blank or
