@@ -190,6 +190,7 @@ static Status measure_file(Program *program, const PerplexitySettings *settings,
     if (status) return status;
     status = encoding_take(program->options.argument, program->settings.ui.encoding, &text, &size, error);
     if (!status) status = measure(program->engine, text, size, settings, &report, error);
+    if (status == STATUS_USAGE) error_prefix(error, "%s: ", program->options.argument);
     if (!status && isnan(report.perplexity))
         status = error_set(error, STATUS_FILE, "a logit is not a number: the model or its file is damaged");
     screen_progress_end(program->screen);

@@ -81,6 +81,8 @@ static void test_perplexity(void **state) {
     program_run(&run, "perplexity|" BABBLER, "");
     expect_status(&run, 2);
     program_free(&run);
+    program_says("perplexity|" BABBLER "|/dev/null", "", 1,
+                 "/dev/null: a text of at least two tokens is needed");
     program_run(&run, "perplexity|" BABBLER "|/no/such/text", "");
     expect_status(&run, 1); // not 3: the model is there
     program_free(&run);
