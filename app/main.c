@@ -42,7 +42,7 @@ static Status load_config(Program *program, Error *error) {
     Config *config = &program->settings.config;
     if (config_apply_user_files(config, error)) return error->status;
     for (int i = 0; i < options->n_files; i++)
-        if (config_apply_file(config, CONFIG_FILES, options->files[i], error)) return error->status;
+        if (config_apply_named_file(config, CONFIG_FILES, options->files[i], error)) return error->status;
     if (options->profile && config_apply_profile(config, CONFIG_PROFILE, options->profile, error))
         return error->status;
     if (config_apply_environment(config, environ, error)) return error->status;

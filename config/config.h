@@ -52,6 +52,9 @@ Status config_default_model_path(char *path, Error *error);
 // for `/config FILE`. Errors read FILE:LINE:COLUMN: what, and the allowed values.
 Status config_apply_file(Config *config, ConfigLayer layer, const char *path, Error *error);
 
+// The same of a file that somebody names, which may be a pipe, as a shell's <(…) is; others are not waited for.
+Status config_apply_named_file(Config *config, ConfigLayer layer, const char *path, Error *error);
+
 // The [profile.NAME] sections of all files read so far. CONFIG_PROFILE replaces the profile chosen before.
 Status config_apply_profile(Config *config, ConfigLayer layer, const char *profile, Error *error);
 // Name of the i-th remembered profile, NULL past the last; in order of appearance.

@@ -1,13 +1,29 @@
 // Where files of settings are.
 #include "config/config_internal.h"
+#include "kernels/base/file.h"
 #include "kernels/base/path.h"
 
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 Status config_apply_file(Config *config, ConfigLayer layer, const char *path, Error *error) {
     TomlNode *root;
     Status status = toml_parse_file(path, &root, error);
+    return status ? status : config_apply_tree(config, layer, path, root, error);
+}
+
+Status config_apply_named_file(Config *config, ConfigLayer layer, const char *path, Error *error) {
+    struct stat facts;
+    if (stat(path, &facts) || S_ISREG(facts.st_mode)) return config_apply_file(config, layer, path, error);
+    char *text;
+    size_t size;
+    TomlNode *root;
+    Status status = file_read(path, TOML_MAX_BYTES, &text, &size, error);
+    if (status) return status;
+    status = toml_parse(path, text, size, &root, error);
+    free(text);
     return status ? status : config_apply_tree(config, layer, path, root, error);
 }
 

@@ -132,7 +132,7 @@ Status commands_settings_config(Chat *chat, const char *argument, Error *error) 
     if (is_profile(&chat_settings(chat)->config, argument))
         status = config_apply_profile(&chat_settings(chat)->config, CONFIG_SESSION, argument, error);
     else
-        status = config_apply_file(&chat_settings(chat)->config, CONFIG_SESSION, path, error);
+        status = config_apply_named_file(&chat_settings(chat)->config, CONFIG_SESSION, path, error);
     status = settle(chat, &before, status, error);
     if (status) return status;
     tell_fixed(chat);

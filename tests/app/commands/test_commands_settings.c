@@ -72,6 +72,33 @@ static void test_config_files_and_profiles(void **state) {
     expect_refusal("/config /no/such/file.toml\n", "/no/such/file.toml");
 }
 
+// A file that is named may be a pipe, or a device; one that is found is not waited for.
+static void test_config_out_of_a_pipe(void **state) {
+    (void)state;
+    Run run;
+    program_shell(&run, "mkfifo $HOME/pipe && { printf '[sampling]\\ntop_k = 7\\n' >$HOME/pipe & } && "
+                        "$PALAVER config -c $HOME/pipe -c /dev/null");
+    expect_status(&run, 0);
+    expect_out(&run, "/pipe:2");
+    program_free(&run);
+    program_shell(&run,
+                  "{ printf '[sampling]\\ntop_k = x\\n' >$HOME/pipe & } && $PALAVER config -c $HOME/pipe");
+    expect_status(&run, 2);
+    expect_err(&run, "/pipe:2:");
+    program_free(&run);
+    program_shell(&run, "{ printf '[sampling]\\ntop_k = 9\\n' >$HOME/pipe & } && "
+                        "printf \"/config $HOME/pipe\\n/set top_k\\n\" | $PALAVER " BABBLER " --no-save");
+    expect_status(&run, 0);
+    expect_err(&run, "sampling.top_k = 9");
+    program_free(&run);
+    program_shell(&run,
+                  "mkdir -p $XDG_CONFIG_HOME/palaver && mkfifo $XDG_CONFIG_HOME/palaver/palaver.toml && "
+                  "timeout 20 $PALAVER config");
+    expect_status(&run, 2);
+    expect_err(&run, "/palaver.toml: not a regular file");
+    program_free(&run);
+}
+
 static void test_seed_makes_replies_come_again(void **state) {
     (void)state;
     Run run;
@@ -203,6 +230,7 @@ int main(int argc, char **argv) {
         WITH_HOME(test_set_reset_and_origin),
         WITH_HOME(test_settings_count_at_once),
         WITH_HOME(test_config_files_and_profiles),
+        WITH_HOME(test_config_out_of_a_pipe),
         WITH_HOME(test_seed_makes_replies_come_again),
         WITH_HOME(test_system),
         WITH_HOME(test_model),
