@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "app/terminal/encoding.h"
 #include "app/terminal/text_shown.h"
 #include "app/terminal/tty.h"
 
@@ -85,18 +86,23 @@ static Status wait_for_editor(const char *path, Error *error) {
                      WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status));
 }
 
-// Opened by name, for many editors save into a new file. What is no text is kept for its writer.
+// Opened by name, for many editors save into a new file. What is no text, or too much, is kept for its writer.
 static Status read_draft(const char *path, char **result, bool *keep, Error *error) {
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
     struct stat info;
     if (fd < 0 || fstat(fd, &info) != 0) {
         Status status = error_set(error, STATUS_FILE, "%s: %s", path, strerror(errno));
         if (fd >= 0) close(fd);
         return status;
     }
-    if (!S_ISREG(info.st_mode) || info.st_size > MAX_COMPOSED) {
+    if (!S_ISREG(info.st_mode)) {
         close(fd);
-        return error_set(error, STATUS_FILE, "%s: more than %d MiB were written", path,
+        return error_set(error, STATUS_FILE, "%s: the editor left no regular file there", path);
+    }
+    if (info.st_size > MAX_COMPOSED) {
+        close(fd);
+        *keep = true;
+        return error_set(error, STATUS_FILE, "it is kept: %s: more than %d MiB were written", path,
                          (int)(MAX_COMPOSED >> 20));
     }
     size_t size = (size_t)info.st_size, got = 0;
@@ -105,6 +111,7 @@ static Status read_draft(const char *path, char **result, bool *keep, Error *err
     while (bytes && got < size && ((n = read(fd, bytes + got, size - got)) > 0 || (n < 0 && errno == EINTR)))
         if (n > 0) got += (size_t)n;
     close(fd);
+    if (bytes) bytes[got] = 0, encoding_drop_mark(bytes, &got);
     if (got && bytes[got - 1] == '\n') got--;
     if (bytes && text_check(path, bytes, got, error)) {
         free(bytes);

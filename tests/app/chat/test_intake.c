@@ -79,6 +79,33 @@ static void test_an_editor_of_another_encoding(void **state) {
     program_free(&run);
 }
 
+// What an editor leaves: too much is kept as well; what is no file is not waited for; a byte order mark is nobody's.
+static void what_an_editor_leaves(void **state) {
+    static const struct {
+        const char *script, *says;
+    } LEFT[] = {
+        {"#!/bin/sh\nrm $1; mkfifo $1\n", ".md: the editor left no regular file there"},
+        {"#!/bin/sh\nrm $1; mkdir $1\n", ".md: the editor left no regular file there"},
+        {"#!/bin/sh\ntruncate -s 17M $1\n", "stdin:2: it is kept: "},
+        {"#!/bin/sh\nprintf '\\357\\273\\277Why?\\n' >$1\n", "[user] Why?\n"},
+    };
+    Run run;
+    char path[200], command[600];
+    for (size_t i = 0; i < sizeof LEFT / sizeof *LEFT; i++) {
+        write_file(path, *state, "editor", LEFT[i].script, strlen(LEFT[i].script));
+        chmod(path, 0700);
+        snprintf(command, sizeof command,
+                 "printf 'Hello.\\n/edit\\n/view\\n' | XDG_RUNTIME_DIR=$HOME VISUAL=%s timeout 60 "
+                 "$PALAVER " BABBLER " --max-tokens 4 --keep-going >$HOME/said; find $HOME -type f -name "
+                 "'*.md' | wc -l; rm -rf $HOME/*.md",
+                 path);
+        program_shell(&run, command);
+        expect_err(&run, LEFT[i].says);
+        expect_out(&run, i == 2 ? "1\n" : "0\n");
+        program_free(&run);
+    }
+}
+
 static void expect_question(const char *command, const char *question) {
     Run run;
     char wanted[200];
@@ -214,9 +241,13 @@ static void byte_order_marks_are_left_out(void **state) {
 int main(int argc, char **argv) {
 #define WITH_HOME(test) cmocka_unit_test_setup_teardown(test, program_set_up, program_tear_down)
     const struct CMUnitTest tests[] = {
-        WITH_HOME(test_what_is_no_utf8_is_refused),    WITH_HOME(test_latin1_where_asked),
-        WITH_HOME(test_an_editor_of_another_encoding), WITH_HOME(test_stdin_of_a_question),
-        WITH_HOME(test_stdin_is_not_opened_again),     WITH_HOME(byte_order_marks_are_left_out),
+        WITH_HOME(test_what_is_no_utf8_is_refused),
+        WITH_HOME(test_latin1_where_asked),
+        WITH_HOME(test_an_editor_of_another_encoding),
+        WITH_HOME(test_stdin_of_a_question),
+        WITH_HOME(what_an_editor_leaves),
+        WITH_HOME(test_stdin_is_not_opened_again),
+        WITH_HOME(byte_order_marks_are_left_out),
     };
     return test_main("intake", argc, argv, tests);
 }
