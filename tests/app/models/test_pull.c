@@ -298,7 +298,7 @@ static void test_refused(void **state) {
     refuses("acme/gone", "small-Q8_0.gguf: 404");
     refuses("acme/always429", "429, the hub has had too many requests");
     refuses("acme/always503", "the server answers 503: it is out of order");
-    refuses("acme/badlist", "acme/badlist:1:");
+    refuses("acme/badlist", "acme/badlist: line 1, column 1: not valid JSON");
     refuses("acme/nolist", "the hub's answer is no list of files");
     refuses("acme/endlesslist", "the answer does not end where it should");
     refuses("acme/circle", "round in circles");
