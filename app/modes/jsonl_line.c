@@ -6,6 +6,7 @@
 #include "kernels/base/text/json.h"
 #include "kernels/base/text/quote.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -123,7 +124,7 @@ static Status read_format(JsonlLine *line, Error *error) {
     if (type && !strcmp(type, "json_object")) {
         line->format_text = strdup("{\"type\": \"object\"}");
     } else if (type && !strcmp(type, "json_schema") && schema) {
-        line->format_text = json_dumps(schema, JSON_ENCODE_ANY | JSON_COMPACT);
+        line->format_text = json_dumps(schema, JSON_ENCODE_ANY | JSON_COMPACT | json_digits(schema));
     } else {
         return error_set(
             error, STATUS_USAGE,
@@ -295,9 +296,10 @@ static json_t *answer_of(const JsonlLine *line) {
         json_decref(answer);
         return NULL;
     }
-    json_t *rest = json_pack("{s:{s:I, s:I, s:I, s:f}, s:I}", "usage", "prompt", (json_int_t)item->n_prompt,
-                             "reply", (json_int_t)item->n_reply, "cached", (json_int_t)item->n_cached,
-                             "seconds", item->seconds, "seed", (json_int_t)item->settings.seed);
+    json_t *rest =
+        json_pack("{s:{s:I, s:I, s:I, s:f}, s:I}", "usage", "prompt", (json_int_t)item->n_prompt, "reply",
+                  (json_int_t)item->n_reply, "cached", (json_int_t)item->n_cached, "seconds",
+                  round(item->seconds * 1e6) / 1e6, "seed", (json_int_t)item->settings.seed);
     bool ok = answer && rest;
     if (ok && item->n_prompt_cut)
         ok = !json_object_set_new(json_object_get(rest, "usage"), "left_out",
@@ -311,7 +313,7 @@ static json_t *answer_of(const JsonlLine *line) {
 
 char *jsonl_line_answer(const JsonlLine *line) {
     json_t *answer = answer_of(line);
-    char *text = answer ? json_harmless(answer, JSON_REAL_PRECISION(6)) : NULL, *whole = NULL;
+    char *text = answer ? json_harmless(answer, json_digits(line->id)) : NULL, *whole = NULL;
     if (text && asprintf(&whole, "%s\n", text) < 0) whole = NULL;
     free(text);
     json_decref(answer);

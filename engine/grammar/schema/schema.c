@@ -55,7 +55,7 @@ Expr schema_word(Schema *s, const char *text) {
 }
 
 Expr schema_literal(Schema *s, json_t *value) {
-    char *text = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY);
+    char *text = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY | json_digits(value));
     Expr literal = EXPR_NOTHING;
     if (text)
         literal = schema_word(s, text);

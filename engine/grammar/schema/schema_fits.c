@@ -1,6 +1,7 @@
 // Whether a value fits a schema: asked of names and constants while a grammar is made.
 #include "engine/grammar/schema/schema_internal.h"
 #include "engine/grammar/states.h"
+#include "kernels/base/text/json.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -52,7 +53,7 @@ bool schema_net(Schema *s, json_t *json, Net *net) {
 bool schema_fits(Schema *s, json_t *json, json_t *value) {
     Net net;
     if (!schema_net(s, json, &net)) return false;
-    char *text = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY);
+    char *text = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY | json_digits(value));
     const bool fits = text && accepts(s, &net, text);
     if (!text) expr_fail(s->builder, STATUS_MEMORY, "no memory for a grammar");
     free(text);

@@ -61,6 +61,20 @@ char *json_harmless(const json_t *value, size_t flags) {
     return out.bytes;
 }
 
+size_t json_digits(const json_t *value) {
+    enum { LEAST = 15, ENOUGH = 17, READ = JSON_DECODE_ANY | JSON_ALLOW_NUL }; // of an IEEE double
+    if (!value) return JSON_REAL_PRECISION(LEAST);
+    for (size_t digits = LEAST; digits < ENOUGH; digits++) {
+        char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(digits));
+        json_t *read = text ? json_loads(text, READ, NULL) : NULL;
+        const bool same = read && json_equal(read, value);
+        json_decref(read);
+        free(text);
+        if (same) return JSON_REAL_PRECISION(digits);
+    }
+    return JSON_REAL_PRECISION(ENOUGH);
+}
+
 bool json_same(const json_t *a, const json_t *b) {
     return json_is_number(a) && json_is_number(b) ? json_number_value(a) == json_number_value(b)
                                                   : json_equal(a, b);

@@ -138,6 +138,27 @@ static void wrong_lines_keep_their_id(void **state) {
     program_free(&run);
 }
 
+// A number that is no whole one is the same to who parses it, in the fewest digits.
+static void ids_are_given_back_exactly(void **state) {
+    (void)state;
+    static const char *const IDS[] = {"1700000000.123456",      "0.30000000000000004", "123456789.0", "0.1",
+                                      "1.7976931348623157e308", "9223372036854775807"};
+    enum { N = sizeof IDS / sizeof *IDS };
+    char text[1000] = "", wanted[80];
+    for (int i = 0; i < N; i++)
+        sprintf(text + strlen(text), "{\"id\": %s, \"messages\": []}\n{\"id\": [%s]}\n", IDS[i], IDS[i]);
+    Run run;
+    program_run(&run, JSONL, text);
+    expect_status(&run, 5);
+    for (int i = 0; i < N; i++) {
+        snprintf(wanted, sizeof wanted, "{\"id\": %s, \"messages\"", IDS[i]);
+        expect_out(&run, wanted);
+        snprintf(wanted, sizeof wanted, "{\"id\": [%s], \"line\"", IDS[i]);
+        expect_out(&run, wanted);
+    }
+    program_free(&run);
+}
+
 // Whatever is quoted of a wrong line is whole characters, at most 80 columns of them, and the answer is JSON.
 static void wrong_lines_are_quoted_in_short(void **state) {
     (void)state;
@@ -225,6 +246,7 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         test(answers_have_their_form),         test(wrong_lines_are_told),    test(wrong_lines_keep_their_id),
         test(wrong_lines_are_quoted_in_short), test(other_forms_of_messages), test(answers_are_harmless),
+        test(ids_are_given_back_exactly),
     };
     return test_main("jsonl_lines", argc, argv, tests);
 }
