@@ -18,6 +18,7 @@
 
 #include "config/config_key.h"
 #include "kernels/base/status.h"
+#include "kernels/base/text/toml.h"
 
 typedef struct ConfigLayers ConfigLayers; // every assignment so far, with its origin
 
@@ -67,6 +68,10 @@ Status config_apply_environment(Config *config, char *const *environment, Error 
 // One key from text, as typed after a flag or /set: a TOML value; strings need no quotes, switches also know
 // on and off, lists may be a,b,c, and biases id=1.5,piece=-2.
 Status config_set(Config *config, ConfigLayer layer, const char *key, const char *text, Error *error);
+
+// One key of the session from a value that is already read (of JSON), which is taken as it is: nothing in a text is
+// a quotation mark or a comma of a list.
+Status config_set_value(Config *config, const char *key, const TomlNode *value, Error *error);
 
 // Removes the session's value of one key, or all values of a layer (the model's own when the model changes).
 Status config_reset(Config *config, const char *key, Error *error);

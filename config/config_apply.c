@@ -168,6 +168,16 @@ Status config_set(Config *config, ConfigLayer layer, const char *name, const cha
     return status ? status : config_merge(config, &added, error);
 }
 
+Status config_set_value(Config *config, const char *name, const TomlNode *node, Error *error) {
+    const ConfigKey *key = config_key_find(config->table, name);
+    if (!key) return config_unknown_key(config->table, name, error);
+    ConfigLayers added = {0};
+    ConfigValue value;
+    Status status = value_from_node(key, node, &value, error);
+    if (!status) status = layers_add(&added, key, CONFIG_SESSION, NULL, "/set", value, error);
+    return status ? status : config_merge(config, &added, error);
+}
+
 static Status read_variable(const ConfigTable *table, ConfigLayers *added, const char *entry,
                             const char *equals, Error *error) {
     char variable[NEAREST_NAME_MAX];

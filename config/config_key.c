@@ -51,7 +51,7 @@ int config_key_allowed(const ConfigKey *key, char *buffer, size_t size) {
     case CONFIG_CHOICE:
         return print_words(key->words, buffer, size);
     case CONFIG_TEXT:
-        return snprintf(buffer, size, "a text");
+        return snprintf(buffer, size, "a text of up to %d bytes", CONFIG_MOST_TEXT);
     case CONFIG_INTEGER:
         if (key->words)
             return snprintf(buffer, size, "%.0f to %.0f or \"%s\"", key->min, key->max, key->words[0]);

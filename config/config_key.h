@@ -8,6 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+enum { CONFIG_MOST_TEXT = 4096 }; // bytes of a text
+
 typedef struct ConfigStrings {
     char **items; // [count], UTF-8, no NUL inside
     size_t count;

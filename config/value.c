@@ -11,7 +11,7 @@
 #include <string.h>
 #include <strings.h>
 
-enum { MAX_STRINGS = 32, MAX_STRING = 256, MAX_BIASES = 1024, MAX_TEXT = 4096 };
+enum { MAX_STRINGS = 32, MAX_STRING = 256, MAX_BIASES = 1024 };
 
 // ---- errors -----------------------------------------------------------------------------------------------
 
@@ -55,7 +55,8 @@ static bool is_number(const TomlNode *node) {
 }
 // A NUL would cut the text short wherever it is used.
 static bool is_text(const TomlNode *node) {
-    return node->type == TOML_STRING && !memchr(node->string, 0, node->length) && node->length <= MAX_TEXT;
+    return node->type == TOML_STRING && !memchr(node->string, 0, node->length) &&
+           node->length <= CONFIG_MOST_TEXT;
 }
 static bool in_range(const ConfigKey *key, double x) {
     return x >= key->min && x <= key->max;
@@ -254,7 +255,8 @@ Status value_from_text(const ConfigKey *key, const char *text, ConfigValue *valu
         return error_set(error, STATUS_USAGE, "%s.%s: the text is not valid UTF-8", key->section, key->name);
     const bool numeric =
         key->type == CONFIG_INTEGER || key->type == CONFIG_NUMBER || key->type == CONFIG_AMOUNT;
-    const bool words = key->type == CONFIG_TEXT || key->type == CONFIG_STRINGS; // blanks count in them
+    const bool words = key->type == CONFIG_TEXT || key->type == CONFIG_STRINGS ||
+                       key->type == CONFIG_BIASES; // blanks count in them
     const char *all = text;
     text += strspn(text, " \t");
     // A list or a table is what it says where a text is wanted: a pattern, a schema.

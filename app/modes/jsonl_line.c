@@ -1,6 +1,6 @@
 #include "app/modes/jsonl_line.h"
 
-#include "config/config_unknown.h"
+#include "app/modes/jsonl_sampling.h"
 #include "app/record/message_json.h"
 #include "app/terminal/text_shown.h"
 #include "kernels/base/text/json.h"
@@ -58,69 +58,26 @@ static Status read_turns(JsonlLine *line, Error *error) {
     return error_set(error, STATUS_USAGE, "there is nothing to answer: \"messages\" or \"turns\" says what");
 }
 
-// The value as the settings read it: JSON's numbers, switches, strings and lists of strings are TOML's as well; an
-// object (logit_bias) becomes key=value,….
-static char *setting_text(const ConfigKey *setting, json_t *value) {
-    if (json_is_string(value) && setting->type == CONFIG_STRINGS) { // a single one, whatever commas are in it
-        json_t *list = json_pack("[O]", value);
-        char *text = list ? json_dumps(list, 0) : NULL;
-        json_decref(list);
-        return text;
-    }
-    if (json_is_string(value)) return strdup(json_string_value(value));
-    if (!json_is_object(value)) return json_dumps(value, JSON_ENCODE_ANY);
-    const char *key;
-    json_t *bias;
-    char *text = strdup("");
-    json_object_foreach(value, key, bias) {
-        char *longer;
-        int n = text ? asprintf(&longer, "%s%s%s=%.17g", text, *text ? "," : "", key, json_number_value(bias))
-                     : -1;
-        free(text);
-        text = n < 0 ? NULL : longer;
-    }
-    return text;
-}
-
-static Status read_sampling(JsonlLine *line, const Settings *settings, Error *error) {
-    json_t *sampling = json_object_get(line->json, "sampling"), *value;
-    const char *name;
-    if (!sampling) return STATUS_OK;
-    if (!json_is_object(sampling))
-        return error_set(error, STATUS_USAGE, "\"sampling\" is {\"KEY\": VALUE, …}");
-    line->settings = malloc(sizeof *line->settings);
-    if (!line->settings) return error_no_memory(error, "the line");
-    if (settings_copy(line->settings, settings, error)) {
-        free(line->settings);
-        line->settings = NULL;
+static Status check_format(json_t *format, Error *error) {
+    static const char *const KEYS[] = {"type", "json_schema"}, *const OF_SCHEMA[] = {"name", "description",
+                                                                                     "schema", "strict"};
+    json_t *schema = json_member(format, "json_schema");
+    if (message_json_keys(format, "response_format: ", KEYS, 2, error) ||
+        message_json_keys(schema, "response_format: json_schema: ", OF_SCHEMA, 4, error))
         return error->status;
-    }
-    json_object_foreach(sampling, name, value) {
-        const ConfigKey *key = settings_key(name);
-        if (!key || strcmp(key->section, "sampling")) {
-            if (key)
-                error_set(error, STATUS_USAGE, "%s is a key of [%s]", key->name, key->section);
-            else
-                config_unknown_key(settings_table(), name, error);
-            return error_prefix(error, "sampling: ");
-        }
-        if (json_is_string(value) && strlen(json_string_value(value)) != json_string_length(value))
-            return error_set(error, STATUS_USAGE, "sampling: %s has a \\u0000", key->name);
-        char *text = setting_text(key, value);
-        if (!text) return error_no_memory(error, "the line");
-        Status status = config_set(&line->settings->config, CONFIG_SESSION, name, text, error);
-        free(text);
-        if (status) return error_prefix(error, "sampling: ");
-    }
+    if (schema && !json_text_is(format, "type", "json_schema"))
+        return error_set(error, STATUS_USAGE,
+                         "response_format: \"json_schema\" belongs to \"type\": \"json_schema\"");
     return STATUS_OK;
 }
 
 // What the replies fit, as OpenAI's API says it.
 static Status read_format(JsonlLine *line, Error *error) {
-    json_t *format = json_object_get(line->json, "response_format");
+    json_t *format = json_member(line->json, "response_format");
     const char *type = json_string_value(json_object_get(format, "type"));
     json_t *schema = json_object_get(json_object_get(format, "json_schema"), "schema");
-    if (!format || json_is_null(format) || (type && !strcmp(type, "text"))) return STATUS_OK;
+    if (json_is_object(format) && check_format(format, error)) return error->status;
+    if (!format || (type && !strcmp(type, "text"))) return STATUS_OK;
     if (type && !strcmp(type, "json_object")) {
         line->format_text = strdup("{\"type\": \"object\"}");
     } else if (type && !strcmp(type, "json_schema") && schema) {
@@ -133,6 +90,20 @@ static Status read_format(JsonlLine *line, Error *error) {
     }
     line->format = GRAMMAR_JSON_SCHEMA;
     return line->format_text ? STATUS_OK : error_no_memory(error, "the line");
+}
+
+// What the line itself asks for twice; what it asks for once is instead of what the flags do.
+static Status check_formats(const JsonlLine *line, Error *error) {
+    static const char *const KEYS[] = {"grammar", "regex", "json_schema"};
+    const Settings *settings = line->settings;
+    if (!settings || !line->format_text) return STATUS_OK;
+    const char *const texts[] = {settings->sampling.grammar, settings->sampling.regex,
+                                 settings->sampling.json_schema};
+    for (int i = 0; i < 3; i++)
+        if (*texts[i] && config_origin_layer(&settings->config, settings_key(KEYS[i])) == CONFIG_SESSION)
+            return error_set(error, STATUS_USAGE,
+                             "of \"response_format\" and sampling.%s only one can be set", KEYS[i]);
+    return STATUS_OK;
 }
 
 // A key that OpenAI has beside the messages: here it belongs into "sampling".
@@ -179,7 +150,10 @@ static Status read_line(JsonlLine *line, const char *text, size_t size, const Se
     if (!status) status = read_messages(line, system, error);
     if (!status) status = read_turns(line, error);
     if (!status) status = read_format(line, error);
-    return status ? status : read_sampling(line, settings, error);
+    if (!status)
+        status =
+            jsonl_sampling_read(json_object_get(line->json, "sampling"), settings, &line->settings, error);
+    return status ? status : check_formats(line, error);
 }
 
 // The id in the beginning [size] of an object that is not well-formed further on. NULL: there is none that is whole.

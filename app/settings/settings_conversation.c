@@ -2,6 +2,7 @@
 
 #include "app/terminal/encoding.h"
 #include "kernels/base/file.h"
+#include "kernels/base/text/quote.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -21,8 +22,8 @@ static Status find_token(const Tokenizer *tokenizer, const char *name, int32_t *
     Tokens tokens = {0};
     Status status = tokenizer_encode(tokenizer, name, strlen(name), false, &tokens, error);
     if (!status && tokens.n != 1)
-        status = error_set(error, STATUS_USAGE, "logit_bias: %s is %lld tokens; a bias needs one", name,
-                           (long long)tokens.n);
+        status = error_set(error, STATUS_USAGE, "logit_bias: \"%s\" is %lld tokens; a bias needs one",
+                           quote(name).text, (long long)tokens.n);
     if (!status) *id = tokens.ids[0];
     tokens_free(&tokens);
     return status;

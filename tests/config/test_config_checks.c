@@ -155,6 +155,7 @@ static void typed_text(void **state) {
         {"threads", "513", NULL},
         {"threads", "512", "512"},
         {"logit_bias", "15043=-1.5, x=y=2", "{\"15043\" = -1.5, \" x=y\" = 2}"},
+        {"logit_bias", " a=1", "{\" a\" = 1}"},
         {"logit_bias", "{ \"a b\" = 1 }", "{\"a b\" = 1}"},
         {"logit_bias", "5", NULL},
         {"logit_bias", "5=inf", NULL},

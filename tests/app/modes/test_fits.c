@@ -103,6 +103,28 @@ static void turns(void **state) {
     program_free(&run);
 }
 
+// Nothing in a text of JSON is a quotation mark around it; null is nothing; a schema may be itself.
+static void sampling_is_taken_as_it_is(void **state) {
+    (void)state;
+    Run run;
+    program_run(
+        &run, PARLEY "|--jsonl|--ordered|--regex|x{3}",
+        "{\"turns\": [\"a\"], \"sampling\": {\"regex\": \"\\\"yes\\\"\"}}\n"
+        "{\"turns\": [\"a\"], \"sampling\": {\"regex\": null, \"stop\": null, \"seed\": null}}\n"
+        "{\"turns\": [\"a\"], \"sampling\": {\"regex\": \"\", \"json_schema\": {\"const\": [0.1]}}}\n"
+        "{\"turns\": [\"a\"], \"sampling\": {\"regex\": \"(a|,|=|b){9}\", \"logit_bias\": {\",\": 100, "
+        "\"=\": -100}}}\n"
+        "{\"turns\": [\"a\"], \"sampling\": {\"regex\": \"( the|the){2}\", \"logit_bias\": "
+        "{\" the\": 100}}}\n");
+    expect_status(&run, 0);
+    expect_out(&run, "\"content\": \"\\\"yes\\\"\"");
+    expect_out(&run, "\"content\": \"xxx\"");
+    expect_out(&run, "\"content\": \"[0.1]\"");
+    expect_out(&run, "\"content\": \",,,,,,,,,\"");
+    expect_out(&run, "\"content\": \" the the\"");
+    program_free(&run);
+}
+
 static void lines(void **state) {
     (void)state;
     static const char *const SCHEMAS[] = {
@@ -166,6 +188,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test_setup_teardown(by_flags, program_set_up, program_tear_down),
         cmocka_unit_test_setup_teardown(from_pipes_and_as_text, program_set_up, program_tear_down),
         cmocka_unit_test_setup_teardown(what_is_refused, program_set_up, program_tear_down),
+        cmocka_unit_test_setup_teardown(sampling_is_taken_as_it_is, program_set_up, program_tear_down),
         cmocka_unit_test_setup_teardown(turns, program_set_up, program_tear_down),
         cmocka_unit_test_setup_teardown(lines, program_set_up, program_tear_down),
         cmocka_unit_test_setup_teardown(python_accepts, program_set_up, program_tear_down),

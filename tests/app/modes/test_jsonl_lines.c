@@ -89,6 +89,27 @@ static void wrong_lines_are_told(void **state) {
         {"{\"turns\": [\"a\"], \"sampling\": {\"overflow\": \"stop\"}}", "overflow is a key of [context]"},
         {"{\"turns\": [\"a\"], \"sampling\": {\"top_p\": 2}}", "top_p"},
         {"{\"turns\": [\"a\"], \"sampling\": {\"logit_bias\": {\"99999\": 1}}}", "not in the vocabulary"},
+        {"{\"turns\": [\"a\"], \"sampling\": {\"logit_bias\": {\"5\": \"x\"}}}",
+         "logit_bias = \"x\": allowed is"},
+        {"{\"turns\": [\"a\"], \"sampling\": {\"logit_bias\": {\"5\": null}}}",
+         "logit_bias: a null stands in it"},
+        {"{\"turns\": [\"a\"], \"sampling\": {\"logit_bias\": {\"5=1,6\": 2}}}", "\"5=1,6\" is"},
+        {"{\"turns\": [\"a\"], \"sampling\": {\"stop\": 5}}", "stop = 5: allowed is"},
+        {"{\"turns\": [\"a\"], \"sampling\": {\"regex\": 5}}", "regex = 5: allowed is a text of up to 4096"},
+        {"{\"turns\": [\"a\"], \"sampling\": {\"json_schema\": true}}", "json_schema = true: allowed is"},
+        {"{\"turns\": [\"a\"], \"sampling\": {\"top_p\": 1, \"sampling.top-p\": 1}}",
+         "\"top_p\" and \"sampling.top-p\" are one key"},
+        {"{\"turns\": [\"a\"], \"response_format\": {\"type\": \"json_object\", \"strict\": true}}",
+         "response_format: unknown key \"strict\""},
+        {"{\"turns\": [\"a\"], \"response_format\": {\"type\": \"json_schema\", \"json_schema\": "
+         "{\"shema\": {}}}}",
+         "response_format: json_schema: unknown key \"shema\": did you mean \"schema\"?"},
+        {"{\"turns\": [\"a\"], \"response_format\": {\"type\": \"json_object\", \"json_schema\": "
+         "{\"schema\": {}}}}",
+         "\"json_schema\" belongs to \"type\": \"json_schema\""},
+        {"{\"turns\": [\"a\"], \"response_format\": {\"type\": \"json_object\"}, \"sampling\": "
+         "{\"regex\": \"a\"}}",
+         "of \"response_format\" and sampling.regex only one can be set"},
         {"{\"turns\": [\"a\\u0000b\"]}", "turns[0] has a \\u0000"},
         {"{\"turns\": [\"\xff\"]}", "this is no text in UTF-8: byte 13 of the line is 0xff"},
     };
@@ -99,7 +120,7 @@ static void wrong_lines_are_told(void **state) {
     Run run;
     program_run(&run, JSONL, text);
     expect_status(&run, 5);
-    expect_err(&run, "[1 answered, 29 wrong; ");
+    expect_err(&run, "[1 answered, 40 wrong; ");
     Answers a = answers_of(&run);
     assert_int_equal(a.n, N + 1);
     for (int i = 0; i < N; i++) {
