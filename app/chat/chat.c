@@ -61,6 +61,10 @@ void chat_leave(Chat *chat) {
     chat->leave = true;
 }
 
+bool chat_is_unfit(const Chat *chat) {
+    return chat->has_last && chat->last.unfit;
+}
+
 bool chat_is_leaving(const Chat *chat) {
     return chat->leave;
 }

@@ -53,6 +53,8 @@ Status chat_output(const Chat *chat); // not STATUS_OK once stdout takes no more
 
 void chat_leave(Chat *chat); // /quit: no turn comes any more
 bool chat_is_leaving(const Chat *chat);
+// The last reply ends before it is what was asked for: --json-schema, --regex, --grammar.
+bool chat_is_unfit(const Chat *chat);
 
 // ---- turns (chat_turn.c) --------------------------------------------------------------------------------------
 

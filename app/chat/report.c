@@ -105,6 +105,8 @@ void report_turn(Chat *chat) {
         screen_notice(chat->screen, "[interrupted; /continue goes on]");
     if (chat->last.finish == FINISH_LENGTH && chat->interactive)
         screen_notice(chat->screen, "[max_tokens reached; /continue goes on]");
+    if (chat->last.finish == FINISH_LENGTH && chat->last.unfit && !chat->interactive)
+        screen_warn(chat->screen, "[max_tokens reached: the reply is not yet what the grammar asks for]");
     if (chat->last.finish == FINISH_CONTEXT)
         screen_warn(chat->screen, "[the context is full: the reply ends here; /undo or /clear make room]");
     if (chat_share(chat) >= FULL_SHARE && !chat->told.full) {

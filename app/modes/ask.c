@@ -100,5 +100,6 @@ int ask_run(Chat *chat, const char *question) {
     if (script_outer_reason(chat)) return script_outer_reason(chat);
     if (empty) screen_error(chat_screen(chat), "-p: the question is empty");
     if (status) screen_error(chat_screen(chat), "%s", error.message);
+    if (!status && !empty && chat_is_unfit(chat)) return EXIT_RUNTIME;
     return empty ? EXIT_USAGE : exit_status_of_turn(status);
 }

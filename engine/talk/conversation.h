@@ -64,7 +64,8 @@ typedef struct ReplyReport {
     double decode_seconds;      // from the first to the last token
     int64_t used, context_size; // tokens in the window afterwards, and its size
     FinishReason finish;
-    bool kept; // the reply is among the messages; also where the backend was lost in the middle of it
+    bool unfit; // it ends within what its grammar asks for: at a limit, or interrupted
+    bool kept;  // the reply is among the messages; also where the backend was lost in the middle of it
 } ReplyReport;
 
 // Opens an empty conversation with a session of its own. The template is kept by reference.

@@ -307,6 +307,7 @@ Status reply_end(Reply *r, Status status, Error *error) {
     }
     if (!status) status = engine_check_files(r->conversation->engine, told); // while it was written, too
     reply_message(r)->interrupted = report->finish > FINISH_STOP;
+    report->unfit = r->matcher && report->finish > FINISH_STOP && !matcher_may_end(r->matcher);
     if (!status && report->finish != FINISH_STOP) status = finish_text(r, told);
     report->first_token_seconds = r->first > 0 ? r->first - r->start : 0;
     report->decode_seconds = r->first > 0 ? clock_seconds() - r->first : 0;

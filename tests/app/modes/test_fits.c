@@ -40,6 +40,13 @@ static void by_flags(void **state) {
     assert_true(json_is_string(json_object_get(json, "name")));
     json_decref(json);
     program_free(&run);
+    // Half of it is told, and fails; where it may end, it may end there.
+    snprintf(arguments, sizeof arguments, ASKED "|--json-schema|%s/s.json|--max-tokens|2", folder);
+    program_says(arguments, "", 1, "[max_tokens reached: the reply is not yet what the grammar asks for]");
+    program_run(&run, ASKED "|--regex|[0-9]+|--max-tokens|2", "");
+    expect_status(&run, 0);
+    expect_no_err(&run, "max_tokens");
+    program_free(&run);
     snprintf(arguments, sizeof arguments, ASKED "|--json-schema|%s/s.json|--regex|a", folder);
     program_says(arguments, "", 2, "only one can be set");
     folder_remove(folder);
