@@ -128,6 +128,8 @@ static Status apply_operands(Options *options, char **operands, int n, const cha
         return error_set(error, STATUS_USAGE, "--%s has no meaning for palaver %s", chat_flag, command);
     if (options->print_default && options->command != COMMAND_CONFIG)
         return error_set(error, STATUS_USAGE, "--default belongs to palaver config --default");
+    if (options->json && options->names)
+        return error_set(error, STATUS_USAGE, "--json and --names: one of the two");
     if ((options->json || options->names) && options->command != COMMAND_LIST)
         return error_set(error, STATUS_USAGE, "--%s belongs to palaver list",
                          options->json ? "json" : "names");

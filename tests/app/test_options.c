@@ -223,6 +223,7 @@ static void test_many_conversations_at_once(void **state) {
     options_free(&p.options);
     refuse("--parallel=4", STATUS_USAGE, "--parallel belongs to --jsonl and to palaver bench");
     refuse("--jsonl|--parallel=0", STATUS_USAGE, "allowed is 1 to 256");
+    refuse("list|--names|--json", STATUS_USAGE, "--json and --names: one of the two");
     refuse("--ordered", STATUS_USAGE, "--ordered belongs to --jsonl");
     refuse("--jsonl|--resume", STATUS_USAGE, "--resume has no meaning with --jsonl");
     refuse("bench|model|--shared|9", STATUS_USAGE, "--shared N needs --parallel N");

@@ -86,6 +86,7 @@ static void test_perplexity(void **state) {
     program_run(&run, "perplexity|" BABBLER "|/no/such/text", "");
     expect_status(&run, 1); // not 3: the model is there
     program_free(&run);
+    program_says("perplexity|" BABBLER "|/dev/null", "", 1, "/dev/null: a text of at least two tokens");
 }
 
 static void test_bench_past_the_context(void **state) {
