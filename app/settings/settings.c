@@ -106,7 +106,7 @@ static const ConfigKey keys[] = {
     NUMBER(sampling, dry_base, talk.sampler.dry_base, 1, 10,
            "growth of the DRY penalty with each token of the run"),
     INTEGER(sampling, dry_allowed, talk.sampler.dry_allowed, 1, SAMPLER_LONGEST_REPETITION,
-            "longest repeated run that DRY leaves alone"),
+            "tokens of a repeated run from which on DRY penalises the next"),
     ROW(sampling, seed, sampling.seed, CONFIG_INTEGER, 0, 9223372036854775807.0,
         (const char *const[]){"random", NULL}, SETTINGS_SEED_RANDOM,
         .allowed = "0 to 9223372036854775807 or \"random\"", .doc = "same seed, same text"),

@@ -50,6 +50,21 @@ static void built_in_values(void **state) {
     config_free(config);
 }
 
+// What it says a number may be is what it may be.
+static void default_file_has_the_ranges(void **state) {
+    (void)state;
+    char *text = config_default_text(settings_table()), range[64];
+    size_t count;
+    const ConfigKey *keys = settings_keys(&count);
+    for (char *end; (end = strstr(text, "\n# "));) memmove(end, end + 2, strlen(end + 2) + 1);
+    for (size_t i = 0; i < count; i++) {
+        if (keys[i].type != CONFIG_NUMBER && (keys[i].type != CONFIG_INTEGER || keys[i].words)) continue;
+        snprintf(range, sizeof range, "%.15g to %.15g", keys[i].min, keys[i].max);
+        if (!strstr(text, range)) fail_msg("%s: %s is not told", keys[i].name, range);
+    }
+    free(text);
+}
+
 // default.toml names every key and nothing else, under the value that is built in.
 static void default_file_is_whole(void **state) {
     (void)state;
@@ -327,6 +342,7 @@ static void keys_speak(void **state) {
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(built_in_values),
+        cmocka_unit_test(default_file_has_the_ranges),
         cmocka_unit_test(default_file_is_whole),
         cmocka_unit_test(printed_default_changes_nothing),
         cmocka_unit_test(every_value_reads_back),
