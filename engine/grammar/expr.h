@@ -51,6 +51,7 @@ typedef struct Builder {
     ExprRule *rules; // [n_rules]; the first is the whole text
     size_t n_rules, rules_capacity;
     Error error; // its status is STATUS_OK until it has failed
+    Error never; // the first place that no text fits, if one was found: why, where no text fits the whole
 } Builder;
 
 void expr_open(Builder *builder);

@@ -269,7 +269,9 @@ static Status check(Maker *m) {
     }
     if (!status) {
         reach_end(m->net, &sources, false, reaches);
-        if (!reaches[m->net->start])
+        if (!reaches[m->net->start] && m->builder->never.status)
+            status = error_set(m->error, STATUS_USAGE, "%s", m->builder->never.message);
+        else if (!reaches[m->net->start])
             status =
                 error_set(m->error, STATUS_USAGE, "no text fits: what is asked for never comes to an end");
         cut_dead_ends(m->net, reaches);

@@ -13,14 +13,20 @@ bool schema_failed(const Schema *s) {
 }
 
 // The path, as an error shows it: a long one without its middle.
-static void fail_at(Schema *s, Status status, const char *what) {
+static void say_at(const Schema *s, Error *error, Status status, const char *what) {
     enum { BEGINNING = 80, END = 40 };
     const char *first = s->path_size > 2 * BEGINNING ? strchr(s->path + BEGINNING, '/') : NULL;
     const char *last = first ? strchr(s->path + s->path_size - END, '/') : NULL;
     if (last)
-        expr_fail(s->builder, status, "#%.*s/…%s: %s", (int)(first - s->path), s->path, last, what);
+        error_set(error, status, "#%.*s/…%s: %s", (int)(first - s->path), s->path, last, what);
     else
-        expr_fail(s->builder, status, "#%s: %s", s->path, what);
+        error_set(error, status, "#%s: %s", s->path, what);
+}
+
+static void fail_at(Schema *s, Status status, const char *what) {
+    Error error;
+    say_at(s, &error, status, what);
+    expr_fail(s->builder, status, "%s", error.message);
 }
 
 void schema_wrong(Schema *s, const char *what) {
@@ -227,6 +233,9 @@ Expr schema_value(Schema *s, json_t *json) {
         if (target) value = schema_rule(s, target);
     } else if ((flat = schema_flat(s, json)) != NULL) {
         value = of_flat(s, flat);
+        // false is often meant: that a property is not there.
+        if (value == EXPR_NEVER && !json_is_false(flat) && !s->builder->never.status)
+            say_at(s, &s->builder->never, STATUS_USAGE, "no text fits");
     }
     s->depth--;
     return value;

@@ -226,6 +226,12 @@ static void refused(void **state) {
         {GRAMMAR_JSON_SCHEMA, "{\"format\": \"color\"}", "#/format: no format that palaver knows"},
         {GRAMMAR_REGEX, "\\ud800a", "half a character"},
         {GRAMMAR_JSON_SCHEMA, "false", "no text fits"},
+        {GRAMMAR_JSON_SCHEMA,
+         "{\"properties\": {\"no\": false, \"a\": {}, \"b\": {\"items\": {\"type\": \"integer\", "
+         "\"minimum\": 5, "
+         "\"maximum\": 4}, \"minItems\": 1}}, \"required\": [\"b\"]}",
+         "#/properties/b/items: no text fits"},
+        {GRAMMAR_JSON_SCHEMA, "{\"items\": {\"enum\": []}, \"minItems\": 1}", "#/items: no text fits"},
         {GRAMMAR_JSON_SCHEMA, "{\"pattern\": \"(?=a)\"}",
          "#/pattern: the pattern's character 4: looking around"},
         {GRAMMAR_JSON_SCHEMA,
