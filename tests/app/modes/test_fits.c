@@ -40,6 +40,19 @@ static void by_flags(void **state) {
     assert_true(json_is_string(json_object_get(json, "name")));
     json_decref(json);
     program_free(&run);
+    // A file's mark of UTF-8, which editors leave there, is no part of it.
+    folder_write_text(folder, "mark.json", "\xef\xbb\xbf{\"const\": 7}");
+    snprintf(arguments, sizeof arguments, ASKED "|--json-schema|%s/mark.json", folder);
+    program_run(&run, arguments, "");
+    expect_status(&run, 0);
+    expect_out(&run, "7\n");
+    program_free(&run);
+    folder_write_text(folder, "mark.gbnf", "\xef\xbb\xbfroot ::= \"aye\"\n");
+    snprintf(arguments, sizeof arguments, ASKED "|--grammar|%s/mark.gbnf", folder);
+    program_run(&run, arguments, "");
+    expect_status(&run, 0);
+    expect_out(&run, "aye\n");
+    program_free(&run);
     // Half of it is told, and fails; where it may end, it may end there.
     snprintf(arguments, sizeof arguments, ASKED "|--json-schema|%s/s.json|--max-tokens|2", folder);
     program_says(arguments, "", 1, "[max_tokens reached: the reply is not yet what the grammar asks for]");
