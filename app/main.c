@@ -25,6 +25,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static Status take_flag(Config *config, const OptionSetting *flag, Error *error) {
@@ -100,6 +101,19 @@ static void hold_standard_files(void) {
         if (fcntl(file, F_GETFD) < 0) (void)open("/dev/null", file == STDIN_FILENO ? O_WRONLY : O_RDONLY);
 }
 
+// What is printed waits for a reader that is slow, also where whoever made the pipe, which may be theirs, has it refuse
+// instead: we write through an opening of our own.
+static void let_output_wait(void) {
+    struct stat facts;
+    const int flags = fcntl(STDOUT_FILENO, F_GETFL);
+    if (flags < 0 || !(flags & O_NONBLOCK) || fstat(STDOUT_FILENO, &facts) || !S_ISFIFO(facts.st_mode))
+        return;
+    const int own = open("/proc/self/fd/1", O_WRONLY | O_NONBLOCK);
+    if (own < 0) return;
+    if (!fcntl(own, F_SETFL, 0)) (void)dup2(own, STDOUT_FILENO);
+    close(own);
+}
+
 // Whether a reader of stdout, if it is a pipe, has left.
 static bool reader_left(void) {
     struct pollfd output = {.fd = STDOUT_FILENO, .events = POLLOUT};
@@ -121,6 +135,7 @@ static int end_output(const Program *program, int result) {
 
 int main(int argc, char **argv) {
     hold_standard_files();
+    let_output_wait();
     json_memory_guard(malloc);
     Program program = {0};
     Error error;

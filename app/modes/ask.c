@@ -3,6 +3,7 @@
 #include "app/modes/modes.h"
 #include "app/process/signals.h"
 #include "app/terminal/text_shown.h"
+#include "kernels/base/file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -44,7 +45,7 @@ static Status read_all(FILE *input, Text *text, Error *error) {
     char *block = malloc(PIPED_BLOCK);
     bool ok = block;
     for (size_t n = 1; ok && n;) {
-        n = fread(block, 1, PIPED_BLOCK, input);
+        n = file_read_some(input, block, PIPED_BLOCK);
         ok = text->size <= PIPED_LIMIT && text_add(text, block, n);
     }
     free(block);

@@ -81,6 +81,16 @@ Status file_read(const char *path, size_t limit, char **text, size_t *size, Erro
     return status;
 }
 
+size_t file_read_some(FILE *file, char *bytes, size_t room) {
+    for (;;) {
+        const size_t n = fread(bytes, 1, room, file);
+        const bool waits = ferror(file) && (errno == EAGAIN || errno == EWOULDBLOCK);
+        struct pollfd input = {.fd = fileno(file), .events = POLLIN};
+        if (waits && (n || poll(&input, 1, -1) >= 0)) clearerr(file);
+        if (n || !waits || ferror(file)) return n;
+    }
+}
+
 Status file_read_stream(FILE *file, const char *name, size_t limit, char **text, size_t *size, Error *error) {
     *text = NULL;
     *size = 0;
@@ -96,7 +106,7 @@ Status file_read_stream(FILE *file, const char *name, size_t limit, char **text,
             status = error_set(error, STATUS_MEMORY, "%s: out of memory", name);
             break;
         }
-        size_t n = fread(*text + *size, 1, capacity - 1 - *size, file);
+        size_t n = file_read_some(file, *text + *size, capacity - 1 - *size);
         *size += n;
         if (*size > limit) {
             status = error_set(error, STATUS_FILE, "%s: larger than %zu bytes, the most that is read", name,

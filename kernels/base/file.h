@@ -35,6 +35,9 @@ Status file_read(const char *path, size_t limit, char **text, size_t *size, Erro
 // socket has none, and a FIFO whose writer is gone would be waited for again.
 Status file_read_stream(FILE *file, const char *name, size_t limit, char **text, size_t *size, Error *error);
 
+// fread() of bytes, at least one unless the file ends or fails: a pipe that does not block is waited for.
+size_t file_read_some(FILE *file, char *bytes, size_t room);
+
 // All of the data, also to a slow pipe that does not block; false where that cannot be, and errno tells why.
 bool file_write_all(int file, const char *data, size_t size);
 

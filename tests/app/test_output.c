@@ -38,6 +38,27 @@ static void a_reader_that_leaves_is_no_news(void **state) {
     program_free(&run);
 }
 
+// Whoever made the pipes may have made them so that they do not block, for himself: they are waited for.
+static void pipes_that_do_not_block(void **state) {
+    (void)state;
+    static const char *const commands[] = {
+        "{ sleep 0.3; echo Hello; } | { loose 0; $PALAVER tokenize " BABBLER "; echo status $?; }",
+        "{ sleep 0.3; echo Hello; } | { loose 0; " ASK " --stdin; echo status $?; }",
+        "yes Hello | head -20000 | { loose 1; $PALAVER tokenize " BABBLER
+        "; echo status $?; } | { sleep 0.5; cat; }"};
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
+        char command[700];
+        Run run;
+        snprintf(command, sizeof command,
+                 "loose() { python3 -c 'import fcntl, os, sys; fcntl.fcntl(int(sys.argv[1]), fcntl.F_SETFL, "
+                 "os.O_NONBLOCK)' $1; }; %s",
+                 commands[i]);
+        program_shell(&run, command);
+        expect_out(&run, "status 0");
+        program_free(&run);
+    }
+}
+
 // The reply fits, the newline that ends it does not: the file may have two blocks of 512 bytes.
 static void the_end_of_a_reply_may_fail(void **state) {
     char command[400];
@@ -77,6 +98,7 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_full_disk_is_no_success, program_set_up, program_tear_down),
         cmocka_unit_test_setup_teardown(a_reader_that_leaves_is_no_news, program_set_up, program_tear_down),
+        cmocka_unit_test_setup_teardown(pipes_that_do_not_block, program_set_up, program_tear_down),
         cmocka_unit_test_setup_teardown(the_end_of_a_reply_may_fail, program_set_up, program_tear_down),
         cmocka_unit_test_setup_teardown(a_damaged_model_has_no_perplexity, program_set_up, program_tear_down),
     };
