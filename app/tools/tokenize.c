@@ -25,6 +25,7 @@ static Status print_pieces(const char *path, const char *text, size_t size, FILE
         fprintf(out, "%d\t%s\t", tokens.ids[i], kinds[tokenizer_kind(tokenizer, tokens.ids[i])]);
         token_print(out, tokenizer, i ? tokens.ids[i - 1] : -1, tokens.ids[i]);
         fputc('\n', out);
+        if (*signals_interrupt()) status = error_set(error, STATUS_INTERRUPTED, "interrupted");
     }
     tokens_free(&tokens);
     tokenizer_close(tokenizer);

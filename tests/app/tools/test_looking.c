@@ -52,6 +52,19 @@ static void test_tokenize(void **state) {
     program_free(&run);
 }
 
+// Who has seen enough of it need not wait for the rest.
+static void test_tokenize_can_be_left(void **state) {
+    (void)state;
+    Run run;
+    program_shell(&run,
+                  "yes Hello | head -50000 >$HOME/words; mkfifo $HOME/pieces; $PALAVER tokenize " BABBLER
+                  " <$HOME/words >$HOME/pieces & exec 3<$HOME/pieces; head -c 10 <&3 >$HOME/seen; "
+                  "kill -TERM $!; cat <&3 >$HOME/seen; wait $!; echo status $?");
+    expect_out(&run, "status 143");
+    expect_err(&run, "palaver: interrupted");
+    program_free(&run);
+}
+
 static void test_perplexity(void **state) {
     char path[200], arguments[400];
     Run run;
@@ -141,9 +154,13 @@ static void test_config_can_be_read_again(void **state) {
 int main(int argc, char **argv) {
 #define WITH_HOME(test) cmocka_unit_test_setup_teardown(test, program_set_up, program_tear_down)
     const struct CMUnitTest tests[] = {
-        WITH_HOME(test_inspect),       WITH_HOME(test_tokenize),
-        WITH_HOME(test_perplexity),    WITH_HOME(test_bench_past_the_context),
-        WITH_HOME(test_bench_profile), WITH_HOME(test_config_can_be_read_again),
+        WITH_HOME(test_inspect),
+        WITH_HOME(test_tokenize),
+        WITH_HOME(test_tokenize_can_be_left),
+        WITH_HOME(test_perplexity),
+        WITH_HOME(test_bench_past_the_context),
+        WITH_HOME(test_bench_profile),
+        WITH_HOME(test_config_can_be_read_again),
     };
     return test_main("looking", argc, argv, tests);
 }
