@@ -54,7 +54,8 @@ int config_key_allowed(const ConfigKey *key, char *buffer, size_t size) {
         return snprintf(buffer, size, "a text of up to %d bytes", CONFIG_MOST_TEXT);
     case CONFIG_INTEGER:
         if (key->words)
-            return snprintf(buffer, size, "%.0f to %.0f or \"%s\"", key->min, key->max, key->words[0]);
+            return snprintf(buffer, size, "a whole number from %.0f to %.0f, or \"%s\"", key->min, key->max,
+                            key->words[0]);
         return snprintf(buffer, size, "a whole number from %.0f to %.0f", key->min, key->max);
     default:
         return snprintf(buffer, size, "%g to %g", key->min, key->max);

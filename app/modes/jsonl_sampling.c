@@ -3,12 +3,15 @@
 #include "config/config_unknown.h"
 #include "kernels/base/text/json.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 // ---- a value as the settings take it --------------------------------------------------------------------------------
 
-// What the node says is the value's, and goes with it.
+#define WHOLE_TO 9007199254740992.0 // 2^53: so far a double is a whole number exactly
+
+// A number is one number in JSON, with or without .0, as some write each. What the node says is the value's, and goes with it.
 static TomlNode node_of(const json_t *value) {
     TomlNode node = {.type = json_is_array(value) ? TOML_ARRAY : TOML_TABLE};
     if (json_is_string(value)) {
@@ -16,9 +19,10 @@ static TomlNode node_of(const json_t *value) {
         node.string = (char *)json_string_value(value);
         node.length = json_string_length(value);
     } else if (json_is_number(value)) {
-        node.type = json_is_integer(value) ? TOML_INTEGER : TOML_FLOAT;
-        node.integer = json_integer_value(value);
         node.number = json_number_value(value);
+        const bool exact = fabs(node.number) <= WHOLE_TO && node.number == floor(node.number);
+        node.type = json_is_integer(value) || exact ? TOML_INTEGER : TOML_FLOAT;
+        node.integer = json_is_integer(value) ? json_integer_value(value) : exact ? (int64_t)node.number : 0;
     } else if (json_is_boolean(value)) {
         node.type = TOML_BOOLEAN;
         node.boolean = json_is_true(value);

@@ -31,8 +31,8 @@ static void messages(void **state) {
         {"[context]\noverflow = \"shfit\"",
          "talk.toml:2:1: context.overflow = \"shfit\": allowed is \"reevaluate\", "
          "\"shift\", \"shift-inplace\" or \"stop\""},
-        {"[context]\nkeep = \"all\"",
-         "talk.toml:2:1: context.keep = \"all\": allowed is 0 to 16777216 or \"system\""},
+        {"[context]\nkeep = \"all\"", "talk.toml:2:1: context.keep = \"all\": allowed is a whole number from "
+                                      "0 to 16777216, or \"system\""},
         {"[context]\ndiscard = 1.0",
          "talk.toml:2:1: context.discard = 1.0: allowed is a fraction above 0 and below 1, "
          "or a whole number from 1 to 16777216"},
@@ -54,8 +54,9 @@ static void messages(void **state) {
         {"[profile.a]\ntop_kk = 1", "talk.toml:2:1: unknown key \"top_kk\"; did you mean sampling.top_k?"},
         {"profile = 1", "talk.toml:1:1: a profile is a section [profile.NAME]"},
         {"[profile]\na = 1", "talk.toml:2:1: a profile is a section [profile.NAME]; put a into one"},
-        {"[sampling]\nseed = -1", "talk.toml:2:1: sampling.seed = -1: allowed is 0 to 9223372036854775807 or "
-                                  "\"random\""},
+        {"[sampling]\nseed = -1",
+         "talk.toml:2:1: sampling.seed = -1: allowed is a whole number from 0 to 9223372036854775807, or "
+         "\"random\""},
     };
     Settings settings = settings_fresh();
     Config *config = &settings.config;

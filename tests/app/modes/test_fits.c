@@ -135,13 +135,16 @@ static void sampling_is_taken_as_it_is(void **state) {
         "{\"turns\": [\"a\"], \"sampling\": {\"regex\": \"(a|,|=|b){9}\", \"logit_bias\": {\",\": 100, "
         "\"=\": -100}}}\n"
         "{\"turns\": [\"a\"], \"sampling\": {\"regex\": \"( the|the){2}\", \"logit_bias\": "
-        "{\" the\": 100}}}\n");
+        "{\" the\": 100}}}\n"
+        "{\"turns\": [\"a\"], \"sampling\": {\"regex\": \"xyz\", \"stop\": \"z\", \"max_tokens\": 9.0, "
+        "\"seed\": 5.0}}\n");
     expect_status(&run, 0);
     expect_out(&run, "\"content\": \"\\\"yes\\\"\"");
     expect_out(&run, "\"content\": \"xxx\"");
     expect_out(&run, "\"content\": \"[0.1]\"");
     expect_out(&run, "\"content\": \",,,,,,,,,\"");
     expect_out(&run, "\"content\": \" the the\"");
+    expect_out(&run, "\"content\": \"xy\"");
     program_free(&run);
 }
 
