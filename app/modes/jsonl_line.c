@@ -274,10 +274,11 @@ static json_t *answer_of(const JsonlLine *line) {
         json_pack("{s:{s:I, s:I, s:I, s:f}, s:I}", "usage", "prompt", (json_int_t)item->n_prompt, "reply",
                   (json_int_t)item->n_reply, "cached", (json_int_t)item->n_cached, "seconds",
                   round(item->seconds * 1e6) / 1e6, "seed", (json_int_t)item->settings.seed);
+    json_t *usage = json_object_get(rest, "usage");
     bool ok = answer && rest;
     if (ok && item->n_prompt_cut)
-        ok = !json_object_set_new(json_object_get(rest, "usage"), "left_out",
-                                  json_integer(item->n_prompt_cut));
+        ok = !json_object_set_new(usage, "left_out", json_integer(item->n_prompt_cut));
+    if (ok && item->n_evicted) ok = !json_object_set_new(usage, "evicted", json_integer(item->n_evicted));
     ok = ok && !json_object_update(answer, rest);
     json_decref(rest);
     if (ok) return answer;

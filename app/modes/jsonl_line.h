@@ -44,7 +44,8 @@ void jsonl_line_free(JsonlLine *line); // NULL is fine
 
 // The answer, a line with its newline, malloc'ed: {"id", "messages", "finish": "stop|length|complete|error", "error"
 // (only then), "usage": {"prompt", "reply", "cached", "seconds", "left_out" (tokens of prompts that were too long,
-// where there are any)}, "seed"}, or {"id" (if it can be read), "line", "error"}. NULL: no memory.
+// where there are any), "evicted" (tokens that left a full window, where any did)}, "seed"}, or {"id" (if it can be
+// read), "line", "error"}. NULL: no memory.
 char *jsonl_line_answer(const JsonlLine *line);
 
 #endif

@@ -59,6 +59,7 @@ typedef struct ReplyReport {
     int64_t cached;             // tokens of the prompt that were in the cache
     int64_t read;               // tokens of the prompt that were evaluated
     int64_t n_prompt_cut;       // tokens that were left out of a prompt too long for the context
+    int64_t n_evicted;          // tokens that left the window for it
     int64_t n_reply;            // tokens sampled, the end token included
     double first_token_seconds; // from the call to the first token
     double decode_seconds;      // from the first to the last token

@@ -62,6 +62,7 @@ static Status set_prompt(Reply *r, int64_t needed, Error *error) {
     int64_t cached = session_usable(c->session), read = session_length(c->session) - cached;
     if (!r->was_read) r->report->cached = cached, r->report->read = read;
     r->report->n_prompt_cut += r->event.n_prompt;
+    r->report->n_evicted += r->event.n_evicted;
     r->made_room = full;
     r->event.n_cached = cached;
     r->event.n_evaluated += read;

@@ -225,6 +225,7 @@ static void end_reply(Scheduler *s, Row *row, Status status, Error *error) {
     item->n_prompt += row->report.cached + row->report.read;
     item->n_cached += row->report.cached;
     item->n_prompt_cut += row->report.n_prompt_cut;
+    item->n_evicted += row->report.n_evicted;
     item->n_reply += row->report.n_reply;
     item->finish = row->report.finish;
     if (!status) status = message_list_add(&item->replies, &c->messages[c->n - 1], error);

@@ -37,6 +37,7 @@ typedef struct SchedulerItem {
     MessageList replies;                 // scheduler_item_clear() frees them
     int64_t n_prompt, n_cached, n_reply; // tokens: of all prompts, of these found in the cache, and drawn
     int64_t n_prompt_cut;                // tokens that were left out of prompts too long for the context
+    int64_t n_evicted;                   // tokens of what left the window when it was full
     double seconds;                      // in a row
 
     struct SchedulerItem *next; // the scheduler's

@@ -87,6 +87,25 @@ static void test_a_long_prompt_is_cut_where_that_is_wanted(void **state) {
     program_free(&run);
 }
 
+// What a conversation has forgotten is in its answer, and only there.
+static void test_lines_tell_what_left_the_window(void **state) {
+    (void)state;
+    static const char *const POLICIES[] = {"reevaluate", "shift", "shift-inplace"};
+    char turns[800] = "", input[900], arguments[200];
+    for (int i = 0; i < 12; i++) strcat(turns, i ? ", \"one word more, and one\"" : "\"one word more\"");
+    snprintf(input, sizeof input, "{\"turns\": [\"Hi\"]}\n{\"turns\": [%s]}\n", turns);
+    for (int i = 0; i < 3; i++) {
+        snprintf(arguments, sizeof arguments,
+                 BABBLER "|--jsonl|--ordered|--max-tokens=9|--context=128|--overflow=%s", POLICIES[i]);
+        Run run = program_script(arguments, input);
+        const char *evicted = strstr(run.out, "\"evicted\": ");
+        assert_non_null(evicted);
+        assert_true(atoi(evicted + strlen("\"evicted\": ")) > 0);
+        assert_true(evicted > strchr(run.out, '\n')); // the first line has forgotten nothing
+        program_free(&run);
+    }
+}
+
 // A variable that begins as settings do and is none is told once, with what may be meant; one of the plug-in's is not.
 static void test_variables_that_name_no_setting_are_told(void **state) {
     static const char *const variables[] = {"PALAVER_SAMPLING_TEMP", "PALAVER_UI_TOP_P", "PALAVER_X\033[31m",
@@ -128,6 +147,8 @@ static void test_variables_that_name_no_setting_are_told(void **state) {
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_a_long_prompt_is_cut_where_that_is_wanted, program_set_up,
+                                        program_tear_down),
+        cmocka_unit_test_setup_teardown(test_lines_tell_what_left_the_window, program_set_up,
                                         program_tear_down),
         cmocka_unit_test_setup_teardown(test_variables_that_name_no_setting_are_told, program_set_up,
                                         program_tear_down),
