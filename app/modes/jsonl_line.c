@@ -81,7 +81,7 @@ static Status read_format(JsonlLine *line, Error *error) {
     if (type && !strcmp(type, "json_object")) {
         line->format_text = strdup("{\"type\": \"object\"}");
     } else if (type && !strcmp(type, "json_schema") && schema) {
-        line->format_text = json_dumps(schema, JSON_ENCODE_ANY | JSON_COMPACT | json_digits(schema));
+        line->format_text = json_compact(schema);
     } else {
         return error_set(
             error, STATUS_USAGE,

@@ -64,7 +64,7 @@ static Status set(Config *config, const ConfigKey *key, json_t *value, Error *er
         return error_set(error, STATUS_USAGE, "%s has a \\u0000", key->name);
     if (text && !own) return config_set(config, CONFIG_SESSION, key->name, json_string_value(value), error);
     if (json_is_object(value) && key == settings_key("sampling.json_schema")) {
-        char *schema = json_dumps(value, JSON_COMPACT | json_digits(value));
+        char *schema = json_compact(value);
         json_t *as_text = schema ? json_string(schema) : NULL;
         const TomlNode node = node_of(as_text);
         Status status =

@@ -61,7 +61,7 @@ Expr schema_word(Schema *s, const char *text) {
 }
 
 Expr schema_literal(Schema *s, json_t *value) {
-    char *text = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY | json_digits(value));
+    char *text = json_compact(value);
     Expr literal = EXPR_NOTHING;
     if (text)
         literal = schema_word(s, text);

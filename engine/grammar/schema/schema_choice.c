@@ -106,7 +106,7 @@ Expr schema_enum(Schema *s, json_t *json, const json_t *values) {
             schema_refuse(s,
                           "of enum and const only words and whole numbers can stand beside other keywords");
         if (rest && !schema_fits(s, rest, value)) continue;
-        words[n] = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY | json_digits(value));
+        words[n] = json_compact(value);
         if (!words[n++]) expr_fail(s->builder, STATUS_MEMORY, "no memory for a grammar");
     }
     Expr whole = EXPR_NEVER;

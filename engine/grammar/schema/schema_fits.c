@@ -53,7 +53,7 @@ bool schema_net(Schema *s, json_t *json, Net *net) {
 bool schema_fits(Schema *s, json_t *json, json_t *value) {
     Net net;
     if (!schema_net(s, json, &net)) return false;
-    char *text = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY | json_digits(value));
+    char *text = json_compact(value);
     const bool fits = text && accepts(s, &net, text);
     if (!text) expr_fail(s->builder, STATUS_MEMORY, "no memory for a grammar");
     free(text);

@@ -75,6 +75,10 @@ size_t json_digits(const json_t *value) {
     return JSON_REAL_PRECISION(ENOUGH);
 }
 
+char *json_compact(const json_t *value) {
+    return json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY | json_digits(value));
+}
+
 bool json_same(const json_t *a, const json_t *b) {
     return json_is_number(a) && json_is_number(b) ? json_number_value(a) == json_number_value(b)
                                                   : json_equal(a, b);

@@ -59,6 +59,8 @@ char *json_harmless(const json_t *value, size_t flags);
 // The flag of json_dumps() with which the numbers in a value have the fewest digits that are read as the same numbers:
 // 0.1 is not written 0.10000000000000001. NULL is a value without any.
 size_t json_digits(const json_t *value);
+// Any value's text with those and without blanks, to be freed; NULL: no memory.
+char *json_compact(const json_t *value);
 
 // Whether two values are equal, as 1 and 1.0 are.
 bool json_same(const json_t *a, const json_t *b);
