@@ -132,8 +132,9 @@ DType dispatch_type(Format format) {
 // the points that lose least over its five kinds of layers. Since then flat GEMMs have become faster: 4 rows of q8_0 and
 // q4_0 take longer by GEMV than 16 by them, and steps of 17 to 64 rows of 16 bits are shorter by them, though `out` and
 // `down` by themselves are not (NOTES.md). Float32 has no flat kernel on tensor cores. The second is
-// of the same card without Hopper's code, beside a cuBLAS that has it: elsewhere the library may be worse at few rows,
-// which tuning shows.
+// of the same card without Hopper's code (2026-11-29), beside a cuBLAS that has it: of 16 bits the library may be worse at
+// few rows elsewhere, which tuning shows. Quantised weights it has unpacked into memory first, for which a flat GEMM reads
+// them for every 64 rows of x.
 static const DispatchTable HOPPER = {15,
                                      {{0, 0, DTYPE_F32, 5, 5},
                                       {0, 0, DTYPE_F16, 1, 65},
@@ -152,20 +153,20 @@ static const DispatchTable HOPPER = {15,
                                       {0, 0, DTYPE_NF4, 5, 65}}};
 static const DispatchTable OTHERS = {15,
                                      {{0, 0, DTYPE_F32, 5, 5},
-                                      {0, 0, DTYPE_F16, 3, 3},
-                                      {0, 0, DTYPE_BF16, 3, 3},
-                                      {0, 0, DTYPE_Q8_0, 5, 65},
-                                      {0, 0, DTYPE_Q6_K, 5, 65},
-                                      {0, 0, DTYPE_Q5_0, 5, 65},
-                                      {0, 0, DTYPE_Q5_1, 5, 65},
-                                      {0, 0, DTYPE_Q4_0, 5, 65},
-                                      {0, 0, DTYPE_Q4_1, 5, 65},
-                                      {0, 0, DTYPE_IQ4_NL, 5, 65},
-                                      {0, 0, DTYPE_MXFP4, 5, 65},
-                                      {0, 0, DTYPE_Q2_K, 5, 65},
-                                      {0, 0, DTYPE_Q3_K, 5, 65},
-                                      {0, 0, DTYPE_E4M3, 5, 65},
-                                      {0, 0, DTYPE_NF4, 5, 65}}};
+                                      {0, 0, DTYPE_F16, 3, 17},
+                                      {0, 0, DTYPE_BF16, 3, 17},
+                                      {0, 0, DTYPE_Q8_0, 3, 193},
+                                      {0, 0, DTYPE_Q6_K, 3, 257},
+                                      {0, 0, DTYPE_Q5_0, 3, 193},
+                                      {0, 0, DTYPE_Q5_1, 3, 193},
+                                      {0, 0, DTYPE_Q4_0, 3, 193},
+                                      {0, 0, DTYPE_Q4_1, 3, 193},
+                                      {0, 0, DTYPE_IQ4_NL, 3, 193},
+                                      {0, 0, DTYPE_MXFP4, 3, 193},
+                                      {0, 0, DTYPE_Q2_K, 5, 257},
+                                      {0, 0, DTYPE_Q3_K, 3, 257},
+                                      {0, 0, DTYPE_E4M3, 3, 193},
+                                      {0, 0, DTYPE_NF4, 3, 193}}};
 
 const DispatchTable *dispatch_built_in(const Card *card) {
     return has_wgmma(card) ? &HOPPER : &OTHERS;

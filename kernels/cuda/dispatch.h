@@ -69,8 +69,8 @@
 //
 // Layers of experts (dispatch_experts), whose rows' bits must not tell where a prompt was cut or who decodes beside:
 //   rows         ANY, one token; where there is no flat one, up to 4 tokens, and DECODING (and with it every graph)
-//   flat         DECODING; ANY, up to 16 tokens an expert in the mean, 64 of quantised W: sm_90, W of a 16-bit operand's
-//                type, and quantised ones with operands in f16, or in bf16 where gates are clamped
+//   flat         DECODING; ANY, up to 16 tokens an expert in the mean, 64 of quantised W: W of a 16-bit operand's type,
+//                and quantised ones with operands in f16, or in bf16 where gates are clamped; by wgmma on sm_90, else mma
 //   grouped      everything else: tiles for all experts at once, on sm_90 by wgmma (experts/grouped.cu), on other cards
 //                by mma: W of a 16-bit operand's type, and quantised ones with operands in f16; else a GEMM for each
 // The persistent kernel takes a model's one token where all layers have up to 256 experts and none for all tokens.

@@ -131,7 +131,7 @@ static void quantised_weights_are_unpacked_on_hopper(void **state) {
         {STEP_DECODING, EPILOGUE_STORE, &HOPPER, GEMM_FLAT},
     };
     for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++)
-        for (int n = 100; n < 5000; n *= 2) {
+        for (int n = 200; n < 5000; n *= 2) {
             GemmCase c = dispatch_cases_gemm(CASES[i].kind, CASES[i].epilogue, n);
             c.operand = DTYPE_F16, c.format = FORMAT_Q4M, c.quantised = true;
             assert_int_equal(dispatch_gemm(CASES[i].card, &c), CASES[i].kernel);
@@ -169,14 +169,18 @@ static void quantised_weights_are_unpacked_on_hopper(void **state) {
 // Quantised weights would be expanded first; floats of 32 bits and weights of another type have no fast flat kernel.
 static void short_steps_read_quantised_weights_once(void **state) {
     (void)state;
-    for (int n = 1; n <= 128; n++) {
+    for (int n = 1; n <= 256; n++) {
         GemmCase c = dispatch_cases_gemm(STEP_ANY, EPILOGUE_STORE, n);
         c.operand = DTYPE_F16, c.format = FORMAT_Q4, c.quantised = true;
-        GemmKernel few = n <= GEMV_MOST ? GEMM_GEMV : GEMM_FLAT, // on Hopper one row less
-            fewer = n < GEMV_MOST ? GEMM_GEMV : GEMM_FLAT;
-        assert_int_equal(dispatch_gemm(&HOPPER, &c), n <= 64 ? fewer : GEMM_UNPACK);
-        assert_int_equal(dispatch_gemm(&AMPERE, &c), n <= 64 ? few : GEMM_LIBRARY);
-        assert_int_equal(dispatch_gemm(&PORTABLE, &c), n <= 64 ? few : GEMM_LIBRARY);
+        const GemmKernel hopper = n < GEMV_MOST ? GEMM_GEMV
+                                  : n <= 64     ? GEMM_FLAT
+                                                : GEMM_UNPACK,
+                         others = n < 3      ? GEMM_GEMV
+                                  : n <= 192 ? GEMM_FLAT
+                                             : GEMM_LIBRARY;
+        assert_int_equal(dispatch_gemm(&HOPPER, &c), hopper);
+        assert_int_equal(dispatch_gemm(&AMPERE, &c), others);
+        assert_int_equal(dispatch_gemm(&PORTABLE, &c), others);
         c.operand = DTYPE_BF16; // no tensor cores take them so
         assert_int_equal(dispatch_gemm(&HOPPER, &c), n <= GEMV_MOST ? GEMM_GEMV : GEMM_LIBRARY);
         c = dispatch_cases_gemm(STEP_READING, EPILOGUE_STORE, n); // no prompt shows how long its pieces are

@@ -34,7 +34,8 @@ static bool flat_takes(const CudaBackend *cuda, const Layer *layer, const Linear
 }
 
 bool experts_flat(const CudaBackend *cuda, const Layer *layer) {
-    return dispatch_features(&cuda->device.card)->wgmma && cuda->operand != DTYPE_F32 &&
+    const DecoderShape *s = cuda->shape;
+    return cuda->operand != DTYPE_F32 && s->hidden_size % 8 == 0 && s->experts.size % 8 == 0 &&
            flat_takes(cuda, layer, &layer->gate_up) && flat_takes(cuda, layer, &layer->down);
 }
 

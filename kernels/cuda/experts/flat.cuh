@@ -1,5 +1,6 @@
-// Experts' GEMMs of few tokens on Hopper: those of flat/flat_wgmma.cuh over many matrices that lie one below the other,
-// each for rows of x of its own, the pairs of a token and an expert in the experts' order.
+// Experts' GEMMs of few tokens: those of flat/flat_wgmma.cuh on Hopper, of flat/flat_copy.cuh on other cards, over many
+// matrices that lie one below the other, each for rows of x of its own, the pairs of a token and an expert in the experts'
+// order.
 //
 // A tile is 128 rows of an expert's W and up to 8·TILES of its pairs. Blocks have runs of neighbours, as long as each
 // other's. No tile is shared: its sums are one block's, over all columns in their order, so that what a pair gives depends
@@ -8,6 +9,7 @@
 #define PALAVER_KERNELS_CUDA_EXPERTS_FLAT_CUH
 
 #include "kernels/cuda/experts/experts.cuh"
+#include "kernels/cuda/flat/flat_copy.cuh"
 #include "kernels/cuda/flat/flat_wgmma.cuh"
 
 // A walk through a block's steps, tile after tile: for all pairs of one, its expert's rows one below the other.
@@ -52,6 +54,20 @@ struct ExpertFlatWalk {
     }
 };
 
+// A tile's epilogue.
+template <class T, class Order, int TILES>
+__device__ inline void end_expert_tile(const FlatArguments &a, const ExpertFlatWalk &walk,
+                                       float (&c)[TILES][4]) {
+    FlatArguments own = a;
+    own.n = walk.pairs;
+    own.y = (T *)a.y + (int64_t)walk.first * a.y_stride;
+    if (a.bias) own.bias += (int64_t)walk.expert * a.y_stride;
+    if (a.other) own.other += (int64_t)walk.expert * a.y_stride;
+    end_tile<T, Order, TILES>(own, walk.row_tile, c);
+}
+
+// ---- by wgmma ---------------------------------------------------------------------------------------------------
+
 // Blocks of a multiprocessor, beside each other in half of its memory each: where numbers are made by few instructions,
 // the warps of one do not keep it busy, and a tile's end stands beside the other's products. Where they are made by many,
 // the next kernel's ring, which then waits, is worth more (NOTES).
@@ -71,12 +87,7 @@ __device__ inline void expert_flat_tiles(const FlatRing<FORMAT, TILES> &ring, co
     for (; walk.left > 0; walk.next_tile()) {
         float c[TILES][4] = {};
         flat_steps<T, FORMAT>(ring, a.w.cols, 0, walk.n_steps, at, unpack, c);
-        FlatArguments own = a;
-        own.n = walk.pairs;
-        own.y = (T *)a.y + (int64_t)walk.first * a.y_stride;
-        if (a.bias) own.bias += (int64_t)walk.expert * a.y_stride;
-        if (a.other) own.other += (int64_t)walk.expert * a.y_stride;
-        end_tile<T, FlatOrder<FORMAT, Ring>, TILES>(own, walk.row_tile, c);
+        end_expert_tile<T, FlatOrder<FORMAT, Ring>, TILES>(a, walk, c);
     }
 }
 
@@ -99,6 +110,28 @@ __global__ void __maxnreg__((FlatRing<FORMAT, TILES>::REGISTERS))
         expert_flat_tiles<T, FORMAT, TILES>(ring, a, walk);
     else
         FlatCopy<Ring, FORMAT, ExpertFlatWalk>(ring, maps, a, walk).all(walk.left * walk.n_steps);
+#endif
+}
+
+// ---- by mma -----------------------------------------------------------------------------------------------------
+
+// Grid: as many blocks as multiprocessors.
+template <class T, int FORMAT, int TILES>
+__global__ void __launch_bounds__(PIECE_THREADS, 1)
+    expert_flat_copy_kernel(const __grid_constant__ FlatArguments a, const ExpertFlatTiles tiles) {
+#ifndef __CUDA_ARCH_FEAT_SM90_ALL
+    typedef FlatCopyRing<FORMAT, TILES> Ring;
+    extern __shared__ __align__(1024) char memory[];
+    ExpertFlatWalk walk(tiles, a.w.rows, (a.w.cols + Ring::COLUMNS - 1) / Ring::COLUMNS, 1);
+    FlatCopies<T, FORMAT, TILES, ExpertFlatWalk> copies(a, shared_at(memory), walk, walk.left * walk.n_steps);
+    copies.begin();
+    let_next_begin();
+    int w_stage = 0, x_stage = 0;
+    for (; walk.left > 0; walk.next_tile()) {
+        float c[TILES][4] = {};
+        flat_copy_steps(copies, 0, walk.n_steps, w_stage, x_stage, c);
+        end_expert_tile<T, InOrder, TILES>(a, walk, c);
+    }
 #endif
 }
 

@@ -3,10 +3,24 @@
 // INSTANCES: FORMAT_IQ4 FORMAT_FP4 FORMAT_Q2 FORMAT_Q3 FORMAT_Q5 FORMAT_Q5M FORMAT_Q6 FORMAT_E4M3 FORMAT_NF4
 #include "kernels/cuda/experts/flat.cuh"
 
+template <int FORMAT>
+using Operand = typename std::conditional<FORMAT == FORMAT_BF16, __nv_bfloat16, __half>::type;
+
+template <int FORMAT, int TILES>
+static cudaError_t launch_by_mma(CudaBackend *cuda, const FlatArguments *a, const ExpertFlatTiles &tiles) {
+    auto kernel = expert_flat_copy_kernel<Operand<FORMAT>, FORMAT, TILES>;
+    size_t shared;
+    const cudaError_t code = prepare_flat_copy(cuda, kernel, FlatCopyRing<FORMAT, TILES>::BYTES, &shared);
+    return code == cudaSuccess
+               ? launch_dependent(cuda, kernel, cuda->device.card.n_sms, PIECE_THREADS, shared, *a, tiles)
+               : code;
+}
+
 template <int FORMAT, int TILES>
 static cudaError_t launch(CudaBackend *cuda, FlatArguments *a, const ExpertFlatTiles &tiles) {
-    typedef typename std::conditional<FORMAT == FORMAT_BF16, __nv_bfloat16, __half>::type T;
+    typedef Operand<FORMAT> T;
     typedef FlatRing<FORMAT, TILES> Ring;
+    if (!dispatch_features(&cuda->device.card)->wgmma) return launch_by_mma<FORMAT, TILES>(cuda, a, tiles);
     auto kernel = expert_flat_kernel<T, FORMAT, TILES>;
     FlatMaps maps;
     const cudaError_t code = prepare_flat<Ring>(cuda, kernel, a->w.rows * tiles.n_experts, a, &maps);

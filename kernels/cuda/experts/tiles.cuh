@@ -17,32 +17,20 @@
 #define PALAVER_KERNELS_CUDA_EXPERTS_TILES_CUH
 
 #include "kernels/cuda/activation.cuh"
-#include "kernels/cuda/device/ptx_wgmma.cuh"
 #include "kernels/cuda/experts/experts.cuh"
-#include "kernels/cuda/gemm/unpack.cuh"
+#include "kernels/cuda/gemm/pieces.cuh"
 
-enum { EXPERT_TILE_ROWS = 128, EXPERT_TILE_DEPTH = 64, EXPERT_TILE_THREADS = 256 };
-
-// Rows of W in shared memory: 16-bit ones go to the tensor cores as they are.
-template <int FORMAT, bool QUANTISED = format_grouped(FORMAT)> struct ExpertPieces {
-    static constexpr int COLUMNS = Unpack<FORMAT>::COLUMNS, SCALE_BYTES = Unpack<FORMAT>::SCALE_BYTES,
-                         TILES_A_BOX = Unpack<FORMAT>::TILES_A_BOX;
-};
-template <int FORMAT> struct ExpertPieces<FORMAT, false> {
-    static constexpr int COLUMNS = EXPERT_TILE_DEPTH, SCALE_BYTES = 0, TILES_A_BOX = 1;
-};
+enum { EXPERT_TILE_ROWS = PIECE_ROWS, EXPERT_TILE_DEPTH = 64, EXPERT_TILE_THREADS = PIECE_THREADS };
 
 template <int FORMAT> struct ExpertRing {
-    typedef ExpertPieces<FORMAT> Pieces;
-    static constexpr bool QUANTISED = format_grouped(FORMAT);
-    static constexpr int PARTS = Pieces::COLUMNS / EXPERT_TILE_DEPTH; // steps of a piece of W
+    static constexpr int COLUMNS = Pieces<FORMAT>::COLUMNS,
+                         PARTS = COLUMNS / EXPERT_TILE_DEPTH; // steps of a piece of W
     // Of what 99 KB hold.
-    static constexpr int X_STAGES = Pieces::SCALE_BYTES > 64 ? 2 : 3,
+    static constexpr int X_STAGES = Pieces<FORMAT>::SCALE_BYTES > 64 ? 2 : 3,
                          W_STAGES = 1 + (X_STAGES - 1 + PARTS - 1) / PARTS;
-    static constexpr int X_BYTES = EXPERT_TILE_PAIRS * 128, W_BYTES = EXPERT_TILE_ROWS * 128,
-                         STAGE = W_BYTES + EXPERT_TILE_ROWS * Pieces::SCALE_BYTES;
+    static constexpr int X_BYTES = EXPERT_TILE_PAIRS * 128, STAGE = PIECES_BYTES<FORMAT>;
     static constexpr int BYTES = X_STAGES * X_BYTES + W_STAGES * STAGE;
-    static constexpr int BLOCKS = QUANTISED ? 1 : 2; // of a multiprocessor, by registers
+    static constexpr int BLOCKS = format_grouped(FORMAT) ? 1 : 2; // of a multiprocessor, by registers
     static_assert(BYTES <= 99 << 10, "a block's shared memory on the cards that have least");
 };
 
@@ -88,9 +76,14 @@ template <class T, int FORMAT> struct ExpertCopies {
     int steps;     // of a tile, whole pieces of W
     ExpertWalk at;
     int step = 0, x_stage = 0, w_stage = 0;
+    PieceCopy<FORMAT> pieces;
+    int rows = 0;      // of W that the tile has
+    const char *first; // of them
 
     __device__ ExpertCopies(const ExpertTilesCall &a, uint32_t x_ring, uint32_t w_ring, int tile_steps)
-        : x(x_ring), w(w_ring), steps(tile_steps), at(a) {}
+        : x(x_ring), w(w_ring), steps(tile_steps), at(a) {
+        if (at.more()) begin_tile();
+    }
 
     // The next step, if there is one, as a group of copies.
     __device__ void next() {
@@ -98,12 +91,24 @@ template <class T, int FORMAT> struct ExpertCopies {
             if (step % Ring::PARTS == 0) copy_w();
             if (step * EXPERT_TILE_DEPTH < at.a.w.cols) copy_x();
             x_stage = x_stage + 1 == Ring::X_STAGES ? 0 : x_stage + 1;
-            if (++step == steps) step = 0, at.next();
+            if (++step == steps) next_tile();
         }
         end_copies();
     }
 
   private:
+    __device__ void next_tile() {
+        step = 0, at.next();
+        if (at.more()) begin_tile();
+    }
+    __device__ void begin_tile() {
+        const int there = min(at.a.rows - at.row, (int)EXPERT_TILE_ROWS);
+        first = at.a.w.data + ((int64_t)at.expert * at.a.rows + at.row) * at.a.w.row_bytes;
+        if (there == rows) return;
+        rows = there;
+        // Rows beyond the last are that one again; nobody wants their sums.
+        pieces.set_rows(at.a.w.row_bytes, [=](int n) { return (uint32_t)min(n, there - 1); });
+    }
     __device__ void copy_x() const {
         const int piece = threadIdx.x % 8, col = step * EXPERT_TILE_DEPTH + piece * 8, cols = at.a.w.cols;
         const T *from = (const T *)at.a.x + (int64_t)at.first * cols + (col < cols ? col : 0);
@@ -116,75 +121,9 @@ template <class T, int FORMAT> struct ExpertCopies {
         }
     }
 
-    // Rows beyond the last are that one again; nobody wants their sums.
-    __device__ const char *row_of(int row) const {
-        const int64_t above = (int64_t)at.expert * at.a.rows;
-        return at.a.w.data + (above + min(at.row + row, at.a.rows - 1)) * at.a.w.row_bytes;
-    }
-
     __device__ void copy_w() {
-        typedef ExpertPieces<FORMAT> Pieces;
-        const int col = step * EXPERT_TILE_DEPTH, piece = threadIdx.x % 8, cols = at.a.w.cols;
-        const uint32_t to = w + w_stage * Ring::STAGE, scales = to + Ring::W_BYTES;
-        // Of a chunk its quants come first: codes.cuh. What is not there are zeros.
-        constexpr int FULL = chunk_elements(FORMAT), EACH = Pieces::COLUMNS * Pieces::TILES_A_BOX;
-        const int begin = Ring::QUANTISED ? col / FULL * FULL : 0, in = col - begin,
-                  chunk = Ring::QUANTISED ? col / FULL * chunk_bytes(FORMAT, FULL) : 0,
-                  quants = quant_bytes(FORMAT, Ring::QUANTISED ? min(FULL, cols - begin) : cols),
-                  at_quants = quant_bytes(FORMAT, in) + piece * 16;
-#pragma unroll
-        for (int i = 0; i < EXPERT_TILE_ROWS; i += EXPERT_TILE_THREADS / 8) {
-            const int row = i + (int)threadIdx.x / 8;
-            const bool there = at_quants < quants;
-            copy_piece<16>(to + swizzled(row, piece), row_of(row) + (there ? chunk + at_quants : 0), there);
-        }
-        if constexpr (Pieces::SCALE_BYTES > 0) {
-            constexpr int EACH_ROW = Pieces::SCALE_BYTES / 16;
-            const int from = chunk + quants + in / EACH * Pieces::SCALE_BYTES;
-            for (int i = threadIdx.x; i < EXPERT_TILE_ROWS * EACH_ROW; i += EXPERT_TILE_THREADS) {
-                const int row = i / EACH_ROW, place = from + i % EACH_ROW * 16;
-                const bool there = place < at.a.w.row_bytes;
-                copy_piece<16>(scales + i * 16, row_of(row) + (there ? place : 0), there);
-            }
-        }
+        pieces.copy(w + w_stage * Ring::STAGE, first, at.a.w, step / Ring::PARTS);
         w_stage = w_stage + 1 == Ring::W_STAGES ? 0 : w_stage + 1;
-    }
-};
-
-// A warp's 32 rows of W on their way to the tensor cores.
-template <int FORMAT, bool QUANTISED = format_grouped(FORMAT)> struct ExpertRows {
-    Unpack<FORMAT> half[2];
-    uint32_t products[2][2][4]; // of a group of 32 columns
-
-    // A piece of W, the n-th of its rows; columns_left: from its first on.
-    __device__ void begin(uint32_t tile, int row, int n, int columns_left) {
-#pragma unroll
-        for (int h = 0; h < 2; h++)
-            half[h].begin(tile, tile + ExpertRing<FORMAT>::W_BYTES, n, row + 16 * h, columns_left / 32);
-    }
-    // The operands of 16 columns, the k-th of the piece's part.
-    __device__ void take(int part, int k, uint32_t (&out)[2][4]) {
-#pragma unroll
-        for (int h = 0; h < 2; h++) {
-            if (k % 2 == 0) {
-                uint32_t raw[2][Unpack<FORMAT>::RAW];
-                half[h].load(part * 2 + k / 2, raw);
-                half[h].fragments(part * 2 + k / 2, raw, products[h]);
-            }
-#pragma unroll
-            for (int i = 0; i < 4; i++) out[h][i] = products[h][k % 2][i];
-        }
-    }
-};
-template <int FORMAT> struct ExpertRows<FORMAT, false> {
-    uint32_t at;
-    int row;
-    __device__ void begin(uint32_t tile, int first_row, int, int) { at = tile, row = first_row; }
-    __device__ void take(int, int k, uint32_t (&out)[2][4]) {
-        const int lane = threadIdx.x % 32;
-#pragma unroll
-        for (int h = 0; h < 2; h++)
-            load_matrices(out[h], at + swizzled(row + 16 * h + lane % 16, 2 * k + lane / 16));
     }
 };
 
@@ -251,13 +190,13 @@ __device__ inline void gate_expert_tile(const ExpertTilesCall &a, const ExpertWa
 
 // A step of 64 columns; live: pairs of the warp that somebody wants, counted from its first.
 template <class T, int FORMAT>
-__device__ inline void expert_step(ExpertRows<FORMAT> &rows, uint32_t x, int part, int pair, int live,
+__device__ inline void expert_step(PieceRows<FORMAT, 2> &rows, uint32_t x, int part, int pair, int live,
                                    ExpertSums &sums) {
     const int lane = threadIdx.x % 32;
 #pragma unroll
     for (int k = 0; k < EXPERT_TILE_DEPTH / 16; k++) {
         uint32_t w[2][4];
-        rows.take(part, k, w);
+        rows.take(part * (EXPERT_TILE_DEPTH / 16) + k, w);
 #pragma unroll
         for (int p = 0; p < EXPERT_TILE_TURNS; p++) {
             if (32 * p >= live) break;
@@ -279,9 +218,7 @@ __global__ void __launch_bounds__(EXPERT_TILE_THREADS, ExpertRing<FORMAT>::BLOCK
     typedef ExpertRing<FORMAT> Ring;
     extern __shared__ __align__(1024) char memory[];
     const uint32_t x = shared_at(memory), w = x + Ring::X_STAGES * Ring::X_BYTES;
-    const int pieces = (a.w.cols + Ring::Pieces::COLUMNS - 1) / Ring::Pieces::COLUMNS,
-
-              steps = pieces * Ring::PARTS;
+    const int pieces = (a.w.cols + Ring::COLUMNS - 1) / Ring::COLUMNS, steps = pieces * Ring::PARTS;
     const int row = threadIdx.x / 64 * 32, pair = threadIdx.x / 32 % 2 * 16;
     kernels_before();
     ExpertCopies<T, FORMAT> copies(a, x, w, steps);
@@ -290,10 +227,10 @@ __global__ void __launch_bounds__(EXPERT_TILE_THREADS, ExpertRing<FORMAT>::BLOCK
     int x_stage = 0, w_stage = 0;
     for (ExpertWalk at(a); at.more(); at.next()) {
         ExpertSums sums = {};
-        ExpertRows<FORMAT> rows;
+        PieceRows<FORMAT, 2> rows;
 #pragma unroll 1
         for (int n = 0; n < pieces; n++) {
-            const int left = a.w.cols - n * Ring::Pieces::COLUMNS;
+            const int left = a.w.cols - n * Ring::COLUMNS;
 #pragma unroll // registers of a piece's scales are named by its parts
             for (int part = 0; part < Ring::PARTS; part++) {
                 await_copies<Ring::X_STAGES - 2>();

@@ -37,6 +37,17 @@ struct FlatShare {
     }
 };
 
+// A walk through a block's steps, tile after tile.
+struct FlatWalk {
+    static constexpr bool GROUPED = false;
+    int n_steps, tile, step;
+    __device__ FlatWalk(const FlatShare &share, int begin)
+        : n_steps(share.n_steps), tile(begin / share.n_steps), step(begin % share.n_steps) {}
+    __device__ void next() {
+        if (++step == n_steps) step = 0, tile++;
+    }
+};
+
 __device__ inline void meet_mma_threads() {
     named_barrier_sync<1, FLAT_WARPS * 32>();
 }

@@ -95,17 +95,6 @@ struct FlatMaps {
     CUtensorMap w, scales, x; // scales: of quantised weights that do not hold them
 };
 
-// A walk through a block's steps, tile after tile.
-struct FlatWalk {
-    static constexpr bool GROUPED = false;
-    int n_steps, tile, step;
-    __device__ FlatWalk(const FlatShare &share, int begin)
-        : n_steps(share.n_steps), tile(begin / share.n_steps), step(begin % share.n_steps) {}
-    __device__ void next() {
-        if (++step == n_steps) step = 0, tile++;
-    }
-};
-
 // The copying warp. Between a place that has become free and what is asked for in its stead stands what this warp does: so
 // all lanes walk together, which keeps what they count in registers of the whole warp, nothing is divided on the way, and
 // one lane asks for the copies. A thread by itself was at work for as long as the others multiply (NOTES).
