@@ -111,6 +111,7 @@ Status conversation_render(Conversation *c, bool open_reply, ConversationView *v
     for (int i = 0; i < c->n - (reply ? 1 : 0) && !status; i++) {
         if (c->messages[i].evicted) continue;
         status = message_seen(&c->messages[i], &seen[view->n_spans], &joined[view->n_spans], error);
+        if (!status && reply) status = long_prompt_check(c, i, &seen[view->n_spans], error);
         view->n_spans++;
     }
     if (!status)

@@ -31,11 +31,28 @@ Status conversation_render(Conversation *conversation, bool open_reply, Conversa
 Status conversation_overflow_spans(const Conversation *conversation, const ConversationView *view,
                                    OverflowSpan **spans, Error *error);
 
+// Whether a text has more tokens than the context, whatever stands around it: it is counted no further than that takes.
+Status long_prompt_is_beyond(const Conversation *conversation, const char *text, size_t size, bool *beyond,
+                             Error *error);
+
+// Refuses a message that no eviction and no cut brings into the context, before the whole of it is split into tokens:
+// the system prompt, or the last question. `message` is the one at `index` as the model would see it.
+Status long_prompt_check(const Conversation *conversation, int index, const Message *message, Error *error);
+
 // Where nothing more can be evicted, and the settings say so: cuts the last question so that `needed` tokens are free
 // behind it. `view` is what is rendered now, with the reply in hand open at its end; *n_cut says how many tokens it
 // becomes shorter by, 0: it cannot be done. After a failure the question is as it was.
 Status long_prompt_cut(Conversation *conversation, int64_t needed, const ConversationView *view,
                        int64_t *n_cut, Error *error);
+
+// What a prompt is refused for.
+typedef struct LackOfRoom {
+    int64_t n_tokens, needed; // of the prompt, and of the reply
+    bool at_least;            // there are more tokens, which nobody counted
+    bool of_system;           // they are the system prompt's
+} LackOfRoom;
+// STATUS_CONTEXT, with what to do.
+Status conversation_no_room(const Conversation *conversation, const LackOfRoom *lack, Error *error);
 
 // Makes room for `needed` tokens behind *view, the rendered messages with the reply in hand open at their end, when
 // they do not fit: marks what leaves, renders *view again, and shifts the log of the session as the policy says.

@@ -108,25 +108,32 @@ Status conversation_follow(Conversation *c, const ConversationView *before, Erro
     return status;
 }
 
-// Why the view and a reply of `needed` do not fit, and what to do.
-static Status no_room(const Conversation *c, const ConversationView *view, int64_t needed, Error *error) {
+Status conversation_no_room(const Conversation *c, const LackOfRoom *lack, Error *error) {
     const OverflowSettings *settings = &c->settings.overflow;
-    const long long size = engine_context_size(c->engine), all = view->tokens.n, reply = needed;
+    const long long size = engine_context_size(c->engine), tokens = lack->n_tokens, reply = lack->needed;
+    const char *more = lack->at_least ? "more than " : "";
+    if (lack->of_system)
+        return error_set(error, STATUS_CONTEXT,
+                         "the system prompt of %s%lld tokens leaves no room for a reply of %lld in the "
+                         "context of %lld; shorten it (/system), or use a larger --context",
+                         more, tokens, reply, size);
+    return error_set(error, STATUS_CONTEXT,
+                     "the prompt of %s%lld tokens leaves no room for a reply of %lld in the context of %lld; "
+                     "shorten it, %suse a larger --context%s",
+                     more, tokens, reply, size,
+                     settings->policy == OVERFLOW_STOP ? "make room (/undo, /forget), " : "",
+                     settings->cut_prompt ? "" : ", or have it cut (long_prompt)");
+}
+
+// Why the view and a reply of `needed` do not fit.
+static Status no_room(const Conversation *c, const ConversationView *view, int64_t needed, Error *error) {
+    LackOfRoom lack = {.n_tokens = view->tokens.n, .needed = needed};
     int64_t system = 0;
     for (int i = 0, k = 0; i < c->n && k < view->n_spans && c->messages[i].role == CHAT_SYSTEM; i++)
         if (!c->messages[i].evicted) system = view->spans[k++].end;
-    if (system + needed > size)
-        return error_set(
-            error, STATUS_CONTEXT,
-            "the system prompt of %lld tokens leaves no room for a reply of %lld in the context of "
-            "%lld; shorten it (/system), or use a larger --context",
-            (long long)system, reply, size);
-    return error_set(error, STATUS_CONTEXT,
-                     "the prompt of %lld tokens leaves no room for a reply of %lld in the context of %lld; "
-                     "shorten it, %suse a larger --context%s",
-                     all, reply, size,
-                     settings->policy == OVERFLOW_STOP ? "make room (/undo, /forget), " : "",
-                     settings->cut_prompt ? "" : ", or have it cut (long_prompt)");
+    lack.of_system = system + needed > engine_context_size(c->engine);
+    if (lack.of_system) lack.n_tokens = system;
+    return conversation_no_room(c, &lack, error);
 }
 
 Status conversation_make_room(Conversation *c, int64_t needed, ConversationView *view, OverflowEvent *event,

@@ -1,8 +1,54 @@
-// A prompt that is too long for the context by itself: what of it is read where the settings want it cut.
+// A prompt that is too long for the context by itself: refused before it costs anything, or what of it is read where the
+// settings want it cut.
 #include "engine/talk/conversation_internal.h"
 #include "kernels/base/text/utf8.h"
 
 #include <stdlib.h>
+
+enum {
+    LONG_TOKEN = 8,  // bytes: texts of fewer a token of the context are split whole, which costs little
+    PIECE = 1 << 16, // bytes that are counted at once
+};
+
+// ---- refused ---------------------------------------------------------------------------------------------------------
+
+// Where a text is cut, a few tokens may be others than in the whole of it. Of a context twice as large they are no
+// matter: what has between one and two contexts is split whole, and counted exactly.
+Status long_prompt_is_beyond(const Conversation *c, const char *text, size_t size, bool *beyond,
+                             Error *error) {
+    const int64_t context = engine_context_size(c->engine);
+    Status status = STATUS_OK;
+    int64_t n = 0;
+    *beyond = false;
+    if ((int64_t)(size / LONG_TOKEN) <= context) return STATUS_OK;
+    for (size_t at = 0, next; at < size && !status && !*beyond; at = next) {
+        Tokens tokens = {0};
+        next = size - at > PIECE ? at + PIECE : size;
+        while (next < size && utf8_continues(text[next])) next++;
+        status = tokenizer_encode(engine_tokenizer(c->engine), text + at, next - at, false, &tokens, error);
+        n += tokens.n;
+        *beyond = n > 2 * context;
+        tokens_free(&tokens);
+    }
+    // What costs too much for its length may pass in the whole text, whose length counts.
+    return status == STATUS_UNSUPPORTED ? STATUS_OK : status;
+}
+
+Status long_prompt_check(const Conversation *c, int index, const Message *m, Error *error) {
+    const bool system = index == 0 && m->role == CHAT_SYSTEM;
+    const bool question = index == c->n - 2 && m->role == CHAT_USER && !c->settings.overflow.cut_prompt;
+    bool beyond = false;
+    if (!system && !question) return STATUS_OK;
+    Status status = long_prompt_is_beyond(c, m->text, m->size, &beyond, error);
+    if (status || !beyond) return status;
+    const LackOfRoom lack = {.n_tokens = 2 * engine_context_size(c->engine),
+                             .needed = conversation_reserve(c),
+                             .at_least = true,
+                             .of_system = system};
+    return conversation_no_room(c, &lack, error);
+}
+
+// ---- cut -------------------------------------------------------------------------------------------------------------
 
 // The conversation with the last question cut, as often as it takes.
 typedef struct Cut {

@@ -166,6 +166,17 @@ static Status append_turns(const Row *row, Error *error) {
     return status;
 }
 
+// Whether one of the turns to come is too long for any context.
+static Status turns_are_beyond(const Row *row, bool *beyond, Error *error) {
+    const SchedulerItem *item = row->item;
+    Status status = STATUS_OK;
+    *beyond = false;
+    for (int turn = row->turn; turn < item->n_turns && !status && !*beyond; turn++)
+        status = long_prompt_is_beyond(row->conversation, item->turns[turn], strlen(item->turns[turn]),
+                                       beyond, error);
+    return status;
+}
+
 static int pages_of(const Scheduler *s, int64_t n_tokens) {
     return (int)((n_tokens + s->engine->cache.page_size - 1) / s->engine->cache.page_size);
 }
@@ -178,9 +189,11 @@ static Status count_pages(const Scheduler *s, const Row *row, int *pages, Error 
     const int64_t limit = row->item->settings.max_tokens;
     const int n = c->n, n_replies = row->item->n_turns > 1 ? row->item->n_turns - row->turn : 1;
     int64_t most = s->engine->cache.context_size;
-    Status status = STATUS_OK;
+    bool beyond;                       // the context, by a turn that is refused when it comes
     conversation_view_free(&c->ahead); // of an item before, whose reply did not begin
-    if (limit > 0 && limit < most / n_replies) {
+    Status status = turns_are_beyond(row, &beyond, error);
+    if (status) return status;
+    if (!beyond && limit > 0 && limit < most / n_replies) {
         status = append_turns(row, error);
         if (!status) status = conversation_render(c, true, &c->ahead, error);
         conversation_truncate(c, n);

@@ -81,6 +81,27 @@ static void one_refused_conversation(void **state) {
     program_free(&run);
 }
 
+// A turn of megabytes is refused when it comes, and none of it is split into tokens but what shows that it cannot fit.
+static void one_turn_of_megabytes(void **state) {
+    (void)state;
+    enum { SIZE = 4 << 20 };
+    char *text = malloc(SIZE + 200), *end = text;
+    end += sprintf(end, "{\"id\": 1, \"turns\": [\"b\", \"");
+    memset(end, 'x', SIZE);
+    strcpy(end + SIZE, "\"], \"sampling\": {\"max_tokens\": 3}}\n{\"id\": 2, \"turns\": [\"d\"]}\n");
+    Run run;
+    program_run(&run, JSONL, text);
+    expect_status(&run, 4);
+    Answers a = answers_of(&run);
+    assert_int_equal(a.n, 2);
+    assert_non_null(strstr(answer_word(answers_find(&a, 1), "error"), "the prompt of more than 512 tokens"));
+    assert_int_equal(json_array_size(json_object_get(answers_find(&a, 1), "messages")), 3);
+    assert_string_equal(answer_word(answers_find(&a, 2), "error"), "");
+    answers_free(&a);
+    program_free(&run);
+    free(text);
+}
+
 // Texts that the tokenizer gives up on, with more lines of them than rows: each is its own conversation's error.
 static void conversations_that_fail_at_once(void **state) {
     Run run;
@@ -259,13 +280,10 @@ static void at_a_terminal(void **state) {
 
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        test(rows_change_nothing),
-        test(one_refused_conversation),
-        test(conversations_that_fail_at_once),
-        test(signals_lose_no_answer),
-        test(outputs_that_take_no_more),
-        test(inputs_of_all_kinds),
-        test(flags_that_do_not_go_together),
+        test(rows_change_nothing),    test(one_refused_conversation),
+        test(one_turn_of_megabytes),  test(conversations_that_fail_at_once),
+        test(signals_lose_no_answer), test(outputs_that_take_no_more),
+        test(inputs_of_all_kinds),    test(flags_that_do_not_go_together),
         test(at_a_terminal),
     };
     return test_main("jsonl", argc, argv, tests);

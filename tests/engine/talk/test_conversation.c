@@ -293,6 +293,31 @@ static void only_what_is_too_long_by_itself_is_cut(void **state) {
     assert_int_equal(conversation_message(t->c, 1)->cut_to, 0);
 }
 
+// What cannot fit by far is refused before all of it is split into tokens; what may leave, leaves.
+static void a_prompt_that_is_too_long_by_far_is_not_counted(void **state) {
+    Talk *t = *state;
+    enum { SIZE = 300 * CONTEXT };
+    char *huge = malloc(SIZE + 1);
+    Error error;
+    ReplyReport report;
+    memset(huge, 'z', SIZE);
+    huge[SIZE] = 0;
+    talk_append(t->c, CHAT_USER, huge);
+    assert_int_equal(talk_reply(t, false, &report, &error), STATUS_CONTEXT);
+    assert_non_null(
+        strstr(error.message, "the prompt of more than 1024 tokens leaves no room for a reply of"));
+    assert_int_equal(conversation_length(t->c), 1);
+    talk_append(t->c, CHAT_ASSISTANT, "So it is.");
+    talk_say(t, "And now?");
+    assert_true(conversation_message(t->c, 0)->evicted);
+    conversation_truncate(t->c, 0);
+    assert_int_equal(conversation_set_system(t->c, huge, &error), STATUS_OK);
+    talk_append(t->c, CHAT_USER, "Hello");
+    assert_int_equal(talk_reply(t, false, &report, &error), STATUS_CONTEXT);
+    assert_non_null(strstr(error.message, "the system prompt of more than 1024 tokens leaves no room"));
+    free(huge);
+}
+
 static void user_text_never_becomes_a_control_token(void **state) {
     Talk *t = *state;
     Error error = {0};
@@ -336,6 +361,7 @@ int main(int argc, char **argv) {
         unit(a_prompt_that_cannot_fit_is_refused_and_rolled_back),
         unit(a_prompt_that_cannot_fit_is_cut_where_that_is_wanted),
         unit(only_what_is_too_long_by_itself_is_cut),
+        unit(a_prompt_that_is_too_long_by_far_is_not_counted),
         unit(user_text_never_becomes_a_control_token),
         unit(the_forecast_tells_what_would_leave),
     };
