@@ -156,8 +156,9 @@ static Status read_line(JsonlLine *line, const char *text, size_t size, const Se
     return status ? status : check_formats(line, error);
 }
 
-// The id in the beginning [size] of an object that is not well-formed further on. NULL: there is none that is whole.
-static json_t *find_early_id(const char *text, size_t size) {
+// Where the value of "id" begins in the beginning [size] of an object that is not well-formed further on; size: there is
+// none.
+static size_t find_early_id(const char *text, size_t size) {
     static const char KEY[] = "\"id\"";
     const size_t n_key = sizeof KEY - 1;
     int depth = 0;
@@ -170,32 +171,42 @@ static json_t *find_early_id(const char *text, size_t size) {
         while (value < size && strchr(" \t\r\n", text[value])) value++;
         if (depth == 1 && end - at == n_key && !memcmp(text + at, KEY, n_key) && value < size &&
             text[value] == ':') {
-            json_error_t read;
             value++;
-            json_t *id = json_loadb(text + value, size - value, ID_ALONE, &read);
-            // A number that the line ends with may have been a longer one.
-            if (!json_is_number(id) || value + (size_t)read.position < size) return id;
-            json_decref(id);
-            return NULL;
+            while (value < size && strchr(" \t\r\n", text[value])) value++;
+            return value;
         }
         at = end - 1;
     }
-    return NULL;
+    return size;
+}
+
+// The id in the beginning [size] of an object, as far as it is whole. A number that the text ends with may have been a
+// longer one.
+static void read_early_id(JsonlLine *line, const char *text, size_t size) {
+    json_error_t why;
+    const size_t at = find_early_id(text, size), n_digits = strspn(text + at, "+-.0123456789eE");
+    if (at == size) return;
+    json_t *id = json_loadb(text + at, size - at, ID_ALONE, &why);
+    if (!id && json_error_code(&why) == json_error_numeric_overflow && n_digits && text[at + n_digits])
+        line->long_id = strndup(text + at, n_digits);
+    else if (id && (!json_is_number(id) || at + (size_t)why.position < size))
+        line->id = json_incref(id);
+    json_decref(id);
 }
 
 // The id of a line that is wrong, whatever it is, as far as it can be read.
-static json_t *find_id(const json_t *json, const char *text, size_t size) {
-    json_t *read = NULL, *id = NULL;
+static void find_id(JsonlLine *line, const char *text, size_t size) {
+    json_t *read = NULL;
+    const json_t *json = line->json;
     char *clean = json ? NULL : text_clean(text, size, NULL);
     if (clean) { // a bad byte, or a key twice, need not be in the id; nor what is wrong behind it
         json_error_t why;
         json = read = json_loads(clean, JSON_ALLOW_NUL, &why);
-        if (!read) id = find_early_id(clean, (size_t)why.position);
+        if (!read) read_early_id(line, clean, (size_t)why.position);
     }
-    if (json) id = json_incref(json_object_get(json, "id"));
+    if (json) line->id = json_incref(json_object_get(json, "id"));
     json_decref(read);
     free(clean);
-    return id;
 }
 
 JsonlLine *jsonl_line_read(const char *text, size_t size, const Settings *settings, const char *system) {
@@ -203,7 +214,7 @@ JsonlLine *jsonl_line_read(const char *text, size_t size, const Settings *settin
     if (!line) return NULL;
     Status status = read_line(line, text, size, settings, system, &line->error);
     line->error.status = status;
-    line->id = find_id(line->json, text, size);
+    find_id(line, text, size);
     return line;
 }
 
@@ -218,6 +229,7 @@ void jsonl_line_free(JsonlLine *line) {
     scheduler_item_clear(&line->item);
     json_decref(line->json);
     json_decref(line->id);
+    free(line->long_id);
     free(line->turns);
     free(line->messages);
     if (line->settings) settings_free(line->settings);
@@ -289,7 +301,11 @@ static json_t *answer_of(const JsonlLine *line) {
 char *jsonl_line_answer(const JsonlLine *line) {
     json_t *answer = answer_of(line);
     char *text = answer ? json_harmless(answer, json_digits(line->id)) : NULL, *whole = NULL;
-    if (text && asprintf(&whole, "%s\n", text) < 0) whole = NULL;
+    const char *id = line->long_id; // before all else, as an id is
+    const int written = !text ? -1
+                        : id  ? asprintf(&whole, "{\"id\": %s, %s\n", id, text + 1)
+                              : asprintf(&whole, "%s\n", text);
+    if (written < 0) whole = NULL;
     free(text);
     json_decref(answer);
     return whole;

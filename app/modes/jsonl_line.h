@@ -24,6 +24,7 @@ typedef struct JsonlLine {
     bool complete;     // there is nothing to answer
     const char *model; // that it says it was with; NULL: it says nothing
     json_t *id;        // of any type where the line is wrong; NULL: there is none, or it could not be read
+    char *long_id;     // its digits instead, where these are a number beyond 64 bits; else NULL
     json_t *json;      // the whole object, which texts point into; NULL: it could not be read
     const char **turns; // [item.n_turns]
     Message *messages;  // [item.n_messages]

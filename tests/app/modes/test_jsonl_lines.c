@@ -164,10 +164,14 @@ static void ids_are_given_back_exactly(void **state) {
     (void)state;
     static const char *const IDS[] = {"1700000000.123456",      "0.30000000000000004", "123456789.0", "0.1",
                                       "1.7976931348623157e308", "9223372036854775807"};
-    enum { N = sizeof IDS / sizeof *IDS };
+    static const char *const LONG[] = {"123456789012345678901", "-98765432109876543210", "1e999"};
+    enum { N = sizeof IDS / sizeof *IDS, N_LONG = sizeof LONG / sizeof *LONG };
     char text[1000] = "", wanted[80];
     for (int i = 0; i < N; i++)
         sprintf(text + strlen(text), "{\"id\": %s, \"messages\": []}\n{\"id\": [%s]}\n", IDS[i], IDS[i]);
+    for (int i = 0; i < N_LONG; i++) // which no answer is given to
+        sprintf(text + strlen(text), "{\"id\": %s, \"turns\": [\"a\"]}\n{\"id\": [%s]}\n", LONG[i], LONG[i]);
+    sprintf(text + strlen(text), "{\"id\": 5555555555555555555555"); // and more of it, perhaps
     Run run;
     program_run(&run, JSONL, text);
     expect_status(&run, 5);
@@ -177,6 +181,11 @@ static void ids_are_given_back_exactly(void **state) {
         snprintf(wanted, sizeof wanted, "{\"id\": [%s], \"line\"", IDS[i]);
         expect_out(&run, wanted);
     }
+    for (int i = 0; i < N_LONG; i++) {
+        snprintf(wanted, sizeof wanted, "{\"id\": %s, \"line\": %d, \"error\"", LONG[i], 2 * N + 2 * i + 1);
+        expect_out(&run, wanted);
+    }
+    expect_out(&run, "{\"line\": 19, \"error\"");
     program_free(&run);
 }
 
