@@ -17,6 +17,8 @@ typedef struct Reading {
     ConfigLayer layer;
     const char *profile; // NULL outside [profile.NAME]
     const ConfigTable *table;
+    // [table->n_keys] where each key stands in the root of the file, or in the profile; NULL: nowhere yet
+    const TomlNode **said;
     ConfigLayers *added;
 } Reading;
 
@@ -24,8 +26,19 @@ static Status at_node(const Reading *reading, const TomlNode *node, Error *error
     return error_prefix(error, "%s:%zu:%zu: ", reading->name, node->line, node->column);
 }
 
+// TOML sees a key that is there twice only where it is spelled the same, in the same table.
+static Status say_once(const Reading *reading, const ConfigKey *key, const TomlNode *node, Error *error) {
+    const TomlNode **said = &reading->said[key - reading->table->keys], *before = *said;
+    *said = node;
+    if (!before) return STATUS_OK;
+    error_set(error, STATUS_USAGE, "%s and %s of line %zu are one key, %s.%s: keep one of them", node->key,
+              before->key, before->line, key->section, key->name);
+    return at_node(reading, node, error);
+}
+
 static Status read_value(const Reading *reading, const ConfigKey *key, const TomlNode *node, Error *error) {
     ConfigValue value;
+    if (say_once(reading, key, node, error)) return error->status;
     Status status = value_from_node(key, node, &value, error);
     if (status) return at_node(reading, node, error);
     char origin[512];
@@ -74,8 +87,8 @@ static Status read_profiles(const Reading *reading, const TomlNode *profiles, Er
     return STATUS_OK;
 }
 
-// The root, or one profile: sections, and keys by their own names.
-static Status read_table(const Reading *reading, const TomlNode *table, Error *error) {
+// What a table holds: sections, and keys by their own names.
+static Status read_members(const Reading *reading, const TomlNode *table, Error *error) {
     for (size_t i = 0; i < table->n_children; i++) {
         const TomlNode *node = &table->children[i];
         const ConfigKey *key = strchr(node->key, '.') ? NULL : config_key_find(reading->table, node->key);
@@ -101,9 +114,19 @@ static Status read_table(const Reading *reading, const TomlNode *table, Error *e
     return STATUS_OK;
 }
 
+// The root, or one profile.
+static Status read_table(const Reading *reading, const TomlNode *table, Error *error) {
+    Reading whole = *reading;
+    whole.said = calloc(reading->table->n_keys, sizeof *whole.said);
+    if (!whole.said) return error_no_memory(error, reading->name);
+    Status status = read_members(&whole, table, error);
+    free(whole.said);
+    return status;
+}
+
 Status config_apply_tree(Config *config, ConfigLayer layer, const char *name, TomlNode *root, Error *error) {
     ConfigLayers added = {0};
-    Reading reading = {name, layer, NULL, config->table, &added};
+    Reading reading = {name, layer, NULL, config->table, NULL, &added};
     Status status = read_table(&reading, root, error);
     toml_free(root);
     if (!status) return config_merge(config, &added, error);
