@@ -110,7 +110,10 @@ static Status strings_from_node(const ConfigKey *key, const TomlNode *node, Conf
     bool single = node->type == TOML_STRING;
     const TomlNode *items = single ? node : node->children;
     size_t count = single ? 1 : node->n_children;
-    if ((!single && node->type != TOML_ARRAY) || count > MAX_STRINGS) return not_allowed(key, node, error);
+    if (!single && node->type != TOML_ARRAY) return not_allowed(key, node, error);
+    if (count > MAX_STRINGS)
+        return error_set(error, STATUS_USAGE, "%s.%s: more than %d texts", key->section, key->name,
+                         MAX_STRINGS);
     for (size_t i = 0; i < count; i++)
         if (!is_text(&items[i]) || !items[i].length || items[i].length > MAX_STRING)
             return not_allowed(key, &items[i], error);
@@ -128,7 +131,10 @@ static Status strings_from_node(const ConfigKey *key, const TomlNode *node, Conf
 }
 
 static Status biases_from_node(const ConfigKey *key, const TomlNode *node, ConfigValue *value, Error *error) {
-    if (node->type != TOML_TABLE || node->n_children > MAX_BIASES) return not_allowed(key, node, error);
+    if (node->type != TOML_TABLE) return not_allowed(key, node, error);
+    if (node->n_children > MAX_BIASES)
+        return error_set(error, STATUS_USAGE, "%s.%s: more than %d biases", key->section, key->name,
+                         MAX_BIASES);
     for (size_t i = 0; i < node->n_children; i++) {
         const TomlNode *bias = &node->children[i];
         if (!*bias->key || strlen(bias->key) > MAX_STRING || !is_number(bias) || !in_range(key, bias->number))
@@ -191,7 +197,7 @@ static TomlNode text_node(char *text) {
     return (TomlNode){.type = TOML_STRING, .string = text, .length = strlen(text)};
 }
 
-// a,b,c without quotes: splits `text` in place, in at most `most` parts; the last takes what is left.
+// a,b,c without quotes: splits `text` in place; parts behind the first `most` are left out.
 static size_t split(char *text, char **parts, size_t most) {
     size_t count = 0;
     while (text && *text && count < most) parts[count++] = strsep(&text, ",");
@@ -207,12 +213,12 @@ static Status strings_from_words(const ConfigKey *key, char *text, ConfigValue *
     return value_from_node(key, &list, value, error);
 }
 
-// token=bias,token=bias: the last = of each part counts, for pieces that hold one.
+// token=bias,token=bias: the last = of each part counts, for pieces that hold one. One more than allowed is split off,
+// too, for value_from_node() to see.
 static Status biases_from_words(const ConfigKey *key, char *text, ConfigValue *value, Error *error) {
-    enum { MOST = 64 };
-    char *parts[MOST];
-    TomlNode items[MOST] = {0};
-    size_t count = split(text, parts, MOST);
+    char *parts[MAX_BIASES + 1];
+    TomlNode items[MAX_BIASES + 1];
+    size_t count = split(text, parts, MAX_BIASES + 1);
     for (size_t i = 0; i < count; i++) {
         char *equals = strrchr(parts[i], '='), *end = equals;
         TomlNode whole = text_node(parts[i]);

@@ -186,6 +186,33 @@ static void typed_text(void **state) {
     config_free(config);
 }
 
+// "1=0,2=0, …": n parts, in `text`.
+static char *join(char *text, int n, const char *format) {
+    char *end = text;
+    for (int i = 1; i <= n; i++) {
+        if (i > 1) *end++ = ',';
+        end += sprintf(end, format, i);
+    }
+    return text;
+}
+
+static void long_lists_are_whole_or_refused(void **state) {
+    (void)state;
+    static char text[20000];
+    Settings settings = settings_fresh();
+    Config *config = &settings.config;
+    if (config_set(config, CONFIG_SESSION, "logit_bias", join(text, 1024, "%d=0.5"), &error))
+        fail_msg("%s", error.message);
+    assert_int_equal(settings.sampling.logit_bias.count, 1024);
+    assert_string_equal(settings.sampling.logit_bias.items[1023].token, "1024");
+    assert_int_equal(config_set(config, CONFIG_FLAGS, "logit_bias", join(text, 1025, "%d=0.5"), &error),
+                     STATUS_USAGE);
+    assert_string_equal(error.message, "--logit-bias: sampling.logit_bias: more than 1024 biases");
+    assert_int_equal(config_set(config, CONFIG_FLAGS, "stop", join(text, 33, "%d"), &error), STATUS_USAGE);
+    assert_string_equal(error.message, "--stop: sampling.stop: more than 32 texts");
+    config_free(config);
+}
+
 // ---- nearest names -----------------------------------------------------------------------------------
 
 static void distances(void **state) {
@@ -220,6 +247,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(syntax_errors_have_a_place),
         cmocka_unit_test(a_failing_file_changes_nothing),
         cmocka_unit_test(typed_text),
+        cmocka_unit_test(long_lists_are_whole_or_refused),
         cmocka_unit_test(distances),
     };
     return test_main("config_checks", argc, argv, tests);
