@@ -2,6 +2,7 @@
 #include "app/modes/modes.h"
 #include "app/process/fatal.h"
 #include "app/process/json_memory.h"
+#include "app/process/output.h"
 #include "app/process/signals.h"
 #include "app/program.h"
 #include "app/ranks/ranks.h"
@@ -19,13 +20,9 @@
 #include "app/tools/tune.h"
 #include "app/tools/use.h"
 
-#include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 static Status take_flag(Config *config, const OptionSetting *flag, Error *error) {
@@ -101,41 +98,18 @@ static void hold_standard_files(void) {
         if (fcntl(file, F_GETFD) < 0) (void)open("/dev/null", file == STDIN_FILENO ? O_WRONLY : O_RDONLY);
 }
 
-// What is printed waits for a reader that is slow, also where whoever made the pipe, which may be theirs, has it refuse
-// instead: we write through an opening of our own.
-static void let_output_wait(void) {
-    struct stat facts;
-    const int flags = fcntl(STDOUT_FILENO, F_GETFL);
-    if (flags < 0 || !(flags & O_NONBLOCK) || fstat(STDOUT_FILENO, &facts) || !S_ISFIFO(facts.st_mode))
-        return;
-    const int own = open("/proc/self/fd/1", O_WRONLY | O_NONBLOCK);
-    if (own < 0) return;
-    if (!fcntl(own, F_SETFL, 0)) (void)dup2(own, STDOUT_FILENO);
-    close(own);
-}
-
-// Whether a reader of stdout, if it is a pipe, has left.
-static bool reader_left(void) {
-    struct pollfd output = {.fd = STDOUT_FILENO, .events = POLLOUT};
-    return poll(&output, 1, 0) == 1 && (output.revents & POLLERR);
-}
-
-// Whatever was printed on stdout has arrived, or it is said and the exit status tells. stdio has forgotten why by now
-// where it was not the last piece that failed. `| head` is no news, but the rest was not written all the same.
-static int end_output(const Program *program, int result) {
-    errno = 0;
-    bool flushed = !fflush(stdout);
-    int why = errno;
-    if (flushed && !ferror(stdout)) return result;
-    if (why != EPIPE && !reader_left())
-        screen_error(program->screen, "stdout: %s",
-                     flushed ? "it could not be written to the end" : strerror(why));
-    return result == EXIT_WELL ? EXIT_RUNTIME : result;
+// Whatever was printed on stdout has arrived, or it is said and the exit status tells.
+static int end_output(const Program *program, const int *why, int result) {
+    Error error;
+    const Status status = output_close(why, &error);
+    if (status == STATUS_FILE) screen_error(program->screen, "%s", error.message);
+    return status && result == EXIT_WELL ? EXIT_RUNTIME : result;
 }
 
 int main(int argc, char **argv) {
+    int why = 0; // stdout took no more
     hold_standard_files();
-    let_output_wait();
+    output_open(&why);
     json_memory_guard(malloc);
     Program program = {0};
     Error error;
@@ -158,7 +132,7 @@ int main(int argc, char **argv) {
         config_free(&program.settings.config);
     }
     options_free(&program.options);
-    result = end_output(&program, result);
+    result = end_output(&program, &why, result);
     screen_close(program.screen);
     return result;
 }

@@ -98,14 +98,12 @@ bool text_add_shown(Text *text, const char *bytes, size_t n, bool utf8) {
     return ok;
 }
 
-bool text_print_escaped(FILE *out, const char *bytes, size_t n) {
-    bool ok = true;
-    for (size_t i = 0, size; ok && i < n;) {
+void text_print_escaped(FILE *out, const char *bytes, size_t n) {
+    for (size_t i = 0, size; i < n;) {
         char sign[TEXT_SIGN];
         i += utf8_spell(bytes + i, n - i, sign, &size);
-        ok = fwrite(sign, 1, size, out) == size;
+        fwrite(sign, 1, size, out);
     }
-    return ok;
 }
 
 typedef enum Spelling { AS_TEXT, IN_MARKS, AS_NAME, AS_PATH } Spelling; // a path: each of its names
@@ -181,7 +179,7 @@ void text_print_quoted(FILE *out, const char *bytes, size_t n) {
         used = strcspn(bytes + i, "\n\t\r");
         if (used > n - i) used = n - i;
         if (used) {
-            (void)text_print_escaped(out, bytes + i, used);
+            text_print_escaped(out, bytes + i, used);
             continue;
         }
         fputs(bytes[i] == '\n' ? "\\n" : bytes[i] == '\t' ? "\\t" : "\\r", out);

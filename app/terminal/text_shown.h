@@ -55,9 +55,8 @@ bool text_add_harmless(Text *text, uint32_t code, bool utf8);
 // The same for a text, whose bad bytes are shown as U+FFFD. All that is foreign and meant for people goes through here,
 // or through the next.
 bool text_add_shown(Text *text, const char *bytes, size_t n, bool utf8);
-// For names and values that stand within a line, spelled as in errors (utf8_spell). Asks for no memory. False: not
-// written.
-bool text_print_escaped(FILE *out, const char *bytes, size_t n);
+// For names and values that stand within a line, spelled as in errors (utf8_spell). Asks for no memory.
+void text_print_escaped(FILE *out, const char *bytes, size_t n);
 // The same for a message: "[%s is deleted]", text_escaped(name).text. An ellipsis ends what takes more than a path can.
 enum { TEXT_ESCAPED_ROOM = 4096 };
 typedef struct TextEscaped {

@@ -8,7 +8,7 @@ void token_print(FILE *out, const Tokenizer *tokenizer, int32_t previous, int32_
     size_t size;
     if (tokenizer_kind(tokenizer, id) == TOKEN_CONTROL) {
         const char *piece = tokenizer_piece(tokenizer, id, &size);
-        (void)text_print_escaped(out, piece, size);
+        text_print_escaped(out, piece, size);
         return;
     }
     const char *bytes = tokenizer_bytes(tokenizer, previous, id, false, &size);

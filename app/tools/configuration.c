@@ -18,17 +18,20 @@ static char *value_of(const Config *config, const ConfigKey *key) {
 static Status print_keys(const Config *config, const char *model, FILE *out, Error *error) {
     size_t n = config->table->n_keys;
     const ConfigKey *keys = config->table->keys;
-    bool ok =
-        fputs("# ", out) >= 0 && text_print_escaped(out, model, strlen(model)) && fputc('\n', out) != EOF;
-    for (size_t i = 0; ok && i < n; i++) {
+    fputs("# ", out);
+    text_print_escaped(out, model, strlen(model));
+    fputc('\n', out);
+    for (size_t i = 0; i < n; i++) {
         char *value = value_of(config, &keys[i]);
         const char *origin = config_origin(config, &keys[i]);
+        if (!value) return error_set(error, STATUS_MEMORY, "out of memory");
         if (!i || strcmp(keys[i].section, keys[i - 1].section)) fprintf(out, "\n[%s]\n", keys[i].section);
-        if (value) fprintf(out, "%-17s = %-20s # ", keys[i].name, value);
-        ok = value && text_print_escaped(out, origin, strlen(origin)) && fputc('\n', out) != EOF;
+        fprintf(out, "%-17s = %-20s # ", keys[i].name, value);
+        text_print_escaped(out, origin, strlen(origin));
+        fputc('\n', out);
         free(value);
     }
-    return ok ? STATUS_OK : error_set(error, STATUS_MEMORY, "out of memory");
+    return STATUS_OK;
 }
 
 static int print_default(const Program *program) {

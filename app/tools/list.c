@@ -209,10 +209,11 @@ static Status print_json(const Listing *l, FILE *out, Error *error) {
         if (is_wanted(l, &l->list.entries[i]))
             ok = !json_array_append_new(rows, row_of(l, &l->list.entries[i]));
     char *text = ok ? json_harmless(rows, JSON_INDENT(1)) : NULL;
-    ok = text && fputs(text, out) != EOF && fputc('\n', out) != EOF;
+    ok = text != NULL;
+    if (ok) fprintf(out, "%s\n", text);
     free(text);
     json_decref(rows);
-    return ok ? STATUS_OK : error_set(error, STATUS_MEMORY, "the list cannot be written");
+    return ok ? STATUS_OK : error_set(error, STATUS_MEMORY, "out of memory");
 }
 
 static void print_names(const Listing *l, FILE *out) {

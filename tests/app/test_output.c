@@ -14,6 +14,8 @@ static void a_full_disk_is_no_success(void **state) {
                                            "--version",
                                            "config",
                                            "config --default",
+                                           "list",
+                                           "list --json",
                                            "inspect " BABBLER,
                                            "tokenize " BABBLER " Hello",
                                            "perplexity " BABBLER " LICENSE --context 512",
@@ -24,7 +26,8 @@ static void a_full_disk_is_no_success(void **state) {
         snprintf(command, sizeof command, "$PALAVER %s >/dev/full", commands[i]);
         program_shell(&run, command);
         expect_status(&run, 1);
-        expect_err(&run, "palaver: stdout: ");
+        expect_err(&run, "palaver: stdout: No space left on device\n");
+        expect_no_err(&run, "memory");
         program_free(&run);
     }
 }
@@ -33,8 +36,9 @@ static void a_full_disk_is_no_success(void **state) {
 static void a_reader_that_leaves_is_no_news(void **state) {
     (void)state;
     Run run;
-    program_shell(&run, "{ $PALAVER config --default; echo status $? >&2; } | sleep 0");
+    program_shell(&run, "{ sleep 0.3; $PALAVER config --default; echo status $? >&2; } | sleep 0");
     expect_no_err(&run, "palaver:");
+    expect_err(&run, "status 1");
     program_free(&run);
 }
 
