@@ -75,7 +75,7 @@ void options_print_help(FILE *file) {
             print_section(file, keys[i].section);
     fputs(
         "Exit status  0 well, 1 failure (also of a turn), 2 wrong usage, 3 no model, 4 the context refused\n"
-        "             a turn, 5 a script's command or text is wrong, 130 interrupted\n"
+        "             a turn, 5 a script's command or text is wrong, 130 interrupted, 143 by SIGTERM\n"
         "  -h, --help   -V, --version (and which cards there are, or why none)\n",
         file);
 }

@@ -255,6 +255,7 @@ static void test_help_is_one_screen(void **state) {
     assert_in_range(lines, 20, 50);
     assert_non_null(strstr(help, "--repeat-penalty"));
     assert_non_null(strstr(help, "--resume"));
+    assert_non_null(strstr(help, "130 interrupted, 143 by SIGTERM"));
     free(help);
 }
 
