@@ -8,6 +8,7 @@
 #include "app/loading/choose_template.h"
 #include "app/loading/load.h"
 #include "app/loading/model_name.h"
+#include "app/modes/jsonl_ids.h"
 #include "app/modes/jsonl_reader.h"
 #include "app/modes/modes.h"
 #include "app/process/signals.h"
@@ -61,7 +62,8 @@ typedef struct Jsonl {
     long long unwritten;                    // the line whose answer could not be written; 0: none
     Rest rest;
     SettingsTold told;
-    bool told_of_model;
+    bool told_of_model, told_of_id;
+    JsonlIds ids;     // until one was told of
     Grammar *grammar; // of the last line that had one: lines often have the same
     double start;
 } Jsonl;
@@ -141,6 +143,20 @@ static void tell_model(Jsonl *j, const JsonlLine *line) {
                   line->line, quote(line->model).text);
 }
 
+// Who has two answers of one id may take the one for the other.
+static void tell_id(Jsonl *j, const JsonlLine *line) {
+    char id[QUOTE_ROOM];
+    const long long before = j->told_of_id ? 0 : jsonl_ids_add(&j->ids, line, id, sizeof id);
+    if (!before) return;
+    jsonl_ids_free(&j->ids);
+    j->told_of_id = true;
+    screen_notice(
+        j->screen,
+        "[stdin:%lld: its id, %s, is that of line %lld, too; every line is answered, but only --ordered "
+        "tells which answer is whose]",
+        line->line, id, before);
+}
+
 // The line's settings, and what they refer to. A grammar that the line before had, too, is not compiled again.
 static Status make_settings(Jsonl *j, JsonlLine *line, const Settings *from) {
     SettingsMade *made = &line->made;
@@ -164,6 +180,7 @@ static Status give(Jsonl *j, JsonlLine *line, Error *error) {
     ConversationSettings *settings = &line->item.settings;
     const Settings *from = line->settings ? line->settings : j->settings;
     Status status = line->error.status;
+    tell_id(j, line);
     if (!status) status = make_settings(j, line, from);
     if (status) {
         line->error.status = status;
@@ -324,6 +341,7 @@ static void close_all(Jsonl *j) {
     free(j->given);
     free(j->system);
     grammar_close(j->grammar);
+    jsonl_ids_free(&j->ids);
 }
 
 static int exit_of(const Jsonl *j, Status status) {

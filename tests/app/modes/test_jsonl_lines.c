@@ -189,6 +189,31 @@ static void ids_are_given_back_exactly(void **state) {
     program_free(&run);
 }
 
+// Every line is answered; that two have one id is said, once, and also where it is a line's number.
+static void an_id_that_comes_twice_is_told(void **state) {
+    (void)state;
+    Run run;
+    program_run(&run, JSONL,
+                "{\"id\": 7, \"messages\": []}\n{\"id\": \"7\", \"messages\": []}\n{\"messages\": []}\n"
+                "{\"id\": 7, \"messages\": []}\n{\"id\": 3, \"messages\": []}\n");
+    expect_status(&run, 0);
+    expect_err(&run, "[stdin:4: its id, 7, is that of line 1, too; every line is answered, but");
+    expect_err(&run, "[5 answered; ");
+    assert_int_equal(program_count(run.err, "is that of line"), 1);
+    assert_int_equal(program_count(run.out, "{\"id\": 7, "), 2);
+    program_free(&run);
+    program_run(&run, JSONL, "\n{\"messages\": []}\n{\"id\": 2, \"turn\": []}\n{\"turn\": []}\n");
+    expect_err(&run, "[stdin:3: its id, 2, is that of line 2, too; ");
+    program_free(&run);
+    char lines[60000] = "", *end = lines; // more than the first table holds
+    for (int i = 0; i < 1500; i++) end += sprintf(end, "{\"id\": %d, \"messages\": []}\n", 2 * i + 100000);
+    sprintf(end, "{\"id\": 100040, \"messages\": []}\n");
+    program_run(&run, JSONL, lines);
+    expect_status(&run, 0);
+    expect_err(&run, "[stdin:1501: its id, 100040, is that of line 21, too; ");
+    program_free(&run);
+}
+
 // Whatever is quoted of a wrong line is whole characters, at most 80 columns of them, and the answer is JSON.
 static void wrong_lines_are_quoted_in_short(void **state) {
     (void)state;
@@ -274,9 +299,10 @@ static void answers_are_harmless(void **state) {
 
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        test(answers_have_their_form),         test(wrong_lines_are_told),    test(wrong_lines_keep_their_id),
-        test(wrong_lines_are_quoted_in_short), test(other_forms_of_messages), test(answers_are_harmless),
-        test(ids_are_given_back_exactly),
+        test(answers_have_their_form),    test(wrong_lines_are_told),
+        test(wrong_lines_keep_their_id),  test(wrong_lines_are_quoted_in_short),
+        test(other_forms_of_messages),    test(answers_are_harmless),
+        test(ids_are_given_back_exactly), test(an_id_that_comes_twice_is_told),
     };
     return test_main("jsonl_lines", argc, argv, tests);
 }
