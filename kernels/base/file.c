@@ -173,6 +173,21 @@ static Status follow_links(const char *path, char *target, Error *error) {
     return error_set(error, STATUS_FILE, "%s: cannot be written: %s", path, strerror(ELOOP));
 }
 
+// Why no file can be made at the target of `path`: the first folder that is missing, or is none, where that is why.
+static Status not_written(const char *path, const char *target, int reason, Error *error) {
+    struct stat facts;
+    char folder[PATH_ROOM];
+    for (const char *slash = target;
+         (slash = strchr(slash + 1, '/')) && (reason == ENOENT || reason == ENOTDIR);) {
+        snprintf(folder, sizeof folder, "%.*s", (int)(slash - target), target);
+        const bool missing = stat(folder, &facts) != 0;
+        if (missing || !S_ISDIR(facts.st_mode))
+            return error_set(error, STATUS_FILE, "%s: cannot be written: %s%s%s", path,
+                             missing ? "there is no folder " : "", folder, missing ? "" : " is no folder");
+    }
+    return error_set(error, STATUS_FILE, "%s: cannot be written: %s", path, strerror(reason));
+}
+
 // Opens a file beside the target [PATH_ROOM] of `path` that may take its place; its name goes into temporary [PATH_ROOM].
 static Status open_beside(const char *path, char *target, char *temporary, int *file, Error *error) {
     struct stat there;
@@ -183,8 +198,7 @@ static Status open_beside(const char *path, char *target, char *temporary, int *
     if (!stat(path, &there) && !S_ISREG(there.st_mode)) // a device or a pipe would become a file
         return error_set(error, STATUS_FILE, "%s: cannot be written: not a regular file", path);
     *file = mkostemp(temporary, O_CLOEXEC);
-    return *file < 0 ? error_set(error, STATUS_FILE, "%s: cannot be written: %s", path, strerror(errno))
-                     : STATUS_OK;
+    return *file < 0 ? not_written(path, target, errno, error) : STATUS_OK;
 }
 
 Status file_check_writable(const char *path, Error *error) {

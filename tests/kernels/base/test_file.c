@@ -84,6 +84,26 @@ static void links_are_followed(void **state) {
     assert_non_null(strstr(error.message, "loop: cannot be written: "));
 }
 
+// What of the path is missing is named.
+static void folders_that_are_missing(void **state) {
+    char path[PATH_ROOM], wanted[2 * PATH_ROOM];
+    Error error;
+    in_folder(path, state, "none/deeper/file");
+    assert_int_equal(file_write(path, "x", 1, 0600, &error), STATUS_FILE);
+    snprintf(wanted, sizeof wanted, "%s: cannot be written: there is no folder %s/none", path,
+             (const char *)*state);
+    assert_string_equal(error.message, wanted);
+    in_folder(path, state, "file");
+    written(path, "old", 0600);
+    in_folder(path, state, "file/in");
+    assert_int_equal(file_check_writable(path, &error), STATUS_FILE);
+    snprintf(wanted, sizeof wanted, "%s: cannot be written: %s/file is no folder", path,
+             (const char *)*state);
+    assert_string_equal(error.message, wanted);
+    assert_int_equal(file_write("none/file", "x", 1, 0600, &error), STATUS_FILE);
+    assert_string_equal(error.message, "none/file: cannot be written: there is no folder none");
+}
+
 static void what_is_too_large_is_not_read(void **state) {
     char path[PATH_ROOM], *text;
     size_t size;
@@ -142,6 +162,7 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         test(files_are_replaced_whole_or_not_at_all),
         test(links_are_followed),
+        test(folders_that_are_missing),
         test(what_is_too_large_is_not_read),
         test(regular_files_or_none),
         test(folders_of_a_file),
