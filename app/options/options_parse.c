@@ -150,8 +150,8 @@ static Status apply_operands(Options *options, char **operands, int n, const cha
         return error_set(error, STATUS_USAGE, "%s is one operand too many%s", quote(operands[n_allowed]).text,
                          command ? ": palaver --help shows what goes there" : ": a question goes behind -p");
     }
-    // An unset variable of a script: what it named is not known to be the default model.
-    if (n > 0 && !*operands[0] && options->command != COMMAND_LIST)
+    // An unset variable of a script: what it named is not known to be the default model. What pull needs it says itself.
+    if (n > 0 && !*operands[0] && options->command != COMMAND_LIST && options->command != COMMAND_PULL)
         return error_set(error, STATUS_USAGE, "MODEL is empty: name one, or leave it out%s",
                          command ? "" : " for the default model");
     if (n > 0) options->model = operands[0];

@@ -81,7 +81,7 @@ int pull_main(Program *program) {
     char path[PATH_ROOM];
     Pulling pulling = {.program = program};
     Error error;
-    if (!program->options.model) {
+    if (!program->options.model || !*program->options.model) {
         error_set(&error, STATUS_USAGE, "palaver pull ORG/NAME[:TYPE or :FILE]: which model?");
         return program_fail(program, &error, EXIT_USAGE);
     }

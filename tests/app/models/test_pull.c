@@ -433,6 +433,7 @@ static void test_names(void **state) {
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
         pull(wrong[i], 2, "palaver pull wants ORG/NAME");
     program_says("pull", "", 2, "which model?");
+    program_says("pull|", "", 2, "which model?");
     program_says("pull|a/b|--temperature=1", "", 2, "--temperature has no meaning for palaver pull");
     program_says("inspect|acme/unheard-of", "", 3, "palaver pull acme/unheard-of fetches it from a hub");
 }
