@@ -1,5 +1,6 @@
 #include "app/modes/line_reader.h"
 #include "kernels/base/array.h"
+#include "kernels/base/text/utf8.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -29,8 +30,8 @@ static bool end_line(LineReader *r) {
     Line line = r->line;
     line.text = r->text;
     line.number++;
-    if (line.number == 1 && line.size >= 3 && !memcmp(line.text, "\xef\xbb\xbf", 3))
-        line.text += 3, line.size -= 3;
+    const size_t mark = line.number == 1 ? utf8_mark(line.text, line.size) : 0;
+    line.text += mark, line.size -= mark;
     if (line.too_long) line.size = 0;
     r->status = r->to.line(r->to.context, &line, &r->error);
     r->line = (Line){.number = line.number};

@@ -40,9 +40,8 @@ Status encoding_take(const char *name, TextEncoding encoding, char **text, size_
 }
 
 void encoding_drop_mark(char *text, size_t *size) {
-    static const char MARK[] = "\xef\xbb\xbf";
-    enum { LENGTH = sizeof MARK - 1 };
-    if (*size < LENGTH || memcmp(text, MARK, LENGTH) != 0) return;
-    *size -= LENGTH;
-    memmove(text, text + LENGTH, *size + 1);
+    const size_t mark = utf8_mark(text, *size);
+    if (!mark) return;
+    *size -= mark;
+    memmove(text, text + mark, *size + 1);
 }

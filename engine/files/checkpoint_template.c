@@ -1,5 +1,6 @@
 // The chat template that comes with a model, wherever its makers put it.
 #include "engine/files/checkpoint_internal.h"
+#include "kernels/base/text/utf8.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -30,7 +31,9 @@ static Status template_from_file(const Checkpoint *checkpoint, char **text, Erro
         CheckpointFile file;
         status = checkpoint_file_map(path, &file, error);
         if (!status) {
-            status = copy_text(checkpoint, (const char *)file.data, file.size, text, error);
+            const char *data = (const char *)file.data;
+            const size_t mark = utf8_mark(data, file.size);
+            status = copy_text(checkpoint, data + mark, file.size - mark, text, error);
             checkpoint_file_unmap(&file);
         }
     }

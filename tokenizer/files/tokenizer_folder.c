@@ -63,7 +63,7 @@ static Status read_json(const char *folder, const char *name, json_t **out, size
     Status status = read_file(folder, name, &text, &found, error);
     if (found) {
         json_error_t at;
-        *out = json_loadb(text.bytes, text.size, 0, &at);
+        *out = json_load_text(text.bytes, text.size, 0, &at);
         if (!*out) {
             status = json_refuse(text.size, &at, error);
             error_prefix(error, "%s/%s: ", folder, name);

@@ -171,7 +171,7 @@ Status tokenizer_load_tekken(Tokenizer *tokenizer, const char *data, size_t size
     json_error_t at;
     // Unlike other files of tokenizers it may have zero bytes, as every tekken.json has one: the token_str of the piece of
     // byte 0, which nobody reads, for its token_bytes say the same. Texts that are read must have none.
-    json_t *root = json_loadb(data, size, JSON_ALLOW_NUL, &at);
+    json_t *root = json_load_text(data, size, JSON_ALLOW_NUL, &at);
     TekkenFile file = {.tokenizer = tokenizer};
     if (!root) return json_refuse(size, &at, error);
     Status status = load(&file, root, error);

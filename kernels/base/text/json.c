@@ -25,9 +25,14 @@ Status json_refuse(size_t size, const json_error_t *problem, Error *error) {
                      cut ? ": the file is cut short; fetch it again" : "");
 }
 
+json_t *json_load_text(const char *text, size_t size, size_t flags, json_error_t *problem) {
+    const size_t mark = utf8_mark(text, size);
+    return json_loadb(text + mark, size - mark, flags, problem);
+}
+
 Status json_parse(const char *name, const char *text, size_t size, json_t **value, Error *error) {
     json_error_t problem;
-    *value = size ? json_loadb(text, size, JSON_REJECT_DUPLICATES, &problem) : NULL;
+    *value = size ? json_load_text(text, size, JSON_REJECT_DUPLICATES, &problem) : NULL;
     if (*value != NULL) return STATUS_OK;
     const Status status = json_refuse(size, &problem, error);
     error_prefix(error, "%s: ", name);

@@ -9,6 +9,9 @@
 #include <stdbool.h>
 #include <string.h>
 
+// json_loadb(), which takes a byte order mark for a fault: here it is skipped.
+json_t *json_load_text(const char *text, size_t size, size_t flags, json_error_t *problem);
+
 // Parses `size` bytes of JSON, an object or array, no key twice. The caller owns *value, which is NULL after a failure:
 // json_refuse() behind `name`.
 Status json_parse(const char *name, const char *text, size_t size, json_t **value, Error *error);

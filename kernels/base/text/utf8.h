@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #define UTF8_REPLACEMENT 0xFFFDu
 
@@ -12,6 +13,11 @@
 // returns minus the length of the maximal subpart (Unicode 3.9, at least 1) and sets *code to U+FFFD. Returns 0
 // if all n bytes are the beginning of a character that may still become well-formed.
 int utf8_next(const char *text, size_t n, uint32_t *code);
+
+// Bytes of the byte order mark that `text` begins with, 0: it has none. Editors put it there, nobody means it.
+static inline size_t utf8_mark(const char *text, size_t n) {
+    return n >= 3 && !memcmp(text, "\xef\xbb\xbf", 3) ? 3 : 0;
+}
 
 // Whether a byte goes on with a character that another one has begun.
 static inline bool utf8_continues(char byte) {

@@ -355,7 +355,11 @@ static void finds_chat_templates(void **state) {
     folder_write_text(folder, NAME,
                       "{\"chat_template\": [{\"template\": \"first\"}, {\"template\": \"second\"}]}");
     expect_template(folder, "first");
-    folder_write_text(folder, "chat_template.jinja", "from a file\n");
+    folder_write_text(folder, "config.json", "\xef\xbb\xbf{}"); // an editor's byte order mark is skipped
+    expect_template(folder, "first");
+    folder_write_text(folder, "chat_template.jinja",
+                      "\xef\xbb\xbf"
+                      "from a file\n");
     expect_template(folder, "from a file\n");
     folder_write_text(folder, "chat_template.jinja", "");
     expect_template(folder, "");
