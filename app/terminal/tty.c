@@ -324,6 +324,12 @@ bool tty_has_typed_ahead(void) {
     return tty.ahead_at < tty.ahead_n;
 }
 
+bool tty_take_byte(unsigned char *byte) {
+    if (!tty_has_typed_ahead()) return false;
+    *byte = tty.ahead[tty.ahead_at++];
+    return true;
+}
+
 bool tty_make_draft(void) {
     tty_take_typed_ahead(true);
     size_t n = tty.ahead_at, n_text = 0;
@@ -351,10 +357,7 @@ TtyEvent tty_next_within(unsigned char *byte, int milliseconds) {
     for (;;) {
         TtyEvent event;
         if (take_pending(&event)) return event;
-        if (tty.ahead_at < tty.ahead_n) {
-            *byte = tty.ahead[tty.ahead_at++];
-            return TTY_BYTE;
-        }
+        if (tty_take_byte(byte)) return TTY_BYTE;
         struct pollfd wait[2] = {{.fd = STDIN_FILENO, .events = POLLIN},
                                  {.fd = tty.pipe[0], .events = POLLIN}};
         int ready = poll(wait, 2, milliseconds);

@@ -38,6 +38,8 @@ TtyEvent tty_next_within(unsigned char *byte, int milliseconds);
 // terminal: if that leaves, the rest was typed for the shell.
 void tty_take_typed_ahead(bool all);
 bool tty_has_typed_ahead(void); // whether there is some of it
+// The next byte that was read already: without waiting, and without looking for signals. False: there is none.
+bool tty_take_byte(unsigned char *byte);
 // What was taken is no longer to be sent, but to be looked at: its Enters become newlines, but for the last, and a
 // Ctrl-D beside other text ends nothing. False: there is nothing.
 bool tty_make_draft(void);

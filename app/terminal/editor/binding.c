@@ -97,8 +97,10 @@ static KeyEffect redraw(Editor *editor) {
 }
 
 static KeyEffect insert(Editor *editor) {
-    if (el_winsertstr(editor->el, editor->typed_character) != 0) return KEY_BELL;
-    paint_typed(editor, editor->typed_character[0]);
+    const wchar_t *typed = editor->typed_characters;
+    if (el_winsertstr(editor->el, typed) != 0) return KEY_BELL;
+    if (typed[1]) return KEY_CHANGED;
+    paint_typed(editor, typed[0]);
     return KEY_DONE;
 }
 

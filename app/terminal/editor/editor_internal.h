@@ -28,6 +28,7 @@ typedef enum KeyEffect {
 typedef enum LineEnd { LINE_ENTER, LINE_INTERRUPT, LINE_EOF, LINE_LOST, LINE_STOPPED } LineEnd;
 
 #define SEARCH_MAX 100
+#define TYPED_MOST 4096
 
 // Ctrl-R: while it is on, keys change the pattern and the line shows what was found.
 typedef struct Search {
@@ -62,10 +63,10 @@ struct Editor {
     char *prompt; // of this turn
     Keys keys;
     LineEnd end;
-    char *typed; // the text when the line ended
-    wchar_t typed_character[2];
-    char *place;  // a text that KEY_PLACE puts in
-    Key next_key; // delivered before the next one is read
+    char *typed;                              // the text when the line ended
+    wchar_t typed_characters[TYPED_MOST + 1]; // that came together: they are put in, and drawn, at once
+    char *place;                              // a text that KEY_PLACE puts in
+    Key next_key;                             // delivered before the next one is read
     wchar_t next_char;
     size_t recalled; // the entry of the history in the line; history_count(): the line's own text
     char *draft;     // the line's own text while an entry is shown

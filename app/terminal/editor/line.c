@@ -85,11 +85,40 @@ static void tell_bad_byte(Editor *editor) {
     editor->told_bad = true;
 }
 
+// A key of the line; what the terminal says, and Ctrl-\, are none: KEY_NONE.
+static Key key_of_line(Editor *editor, Key key) {
+    if (key == KEY_QUIT)
+        kill(0, SIGQUIT);
+    else if (key == KEY_REPORT)
+        paint_resized(editor, editor->keys.column);
+    else
+        return key;
+    return KEY_NONE;
+}
+
+// What has come behind a character: others go with it, up to the first key that is none. A paste into a terminal that does
+// not mark it is drawn once for all that was read of it, not once for every character.
+static void gather_typed(Editor *editor, wchar_t character) {
+    wchar_t *typed = editor->typed_characters;
+    unsigned char byte;
+    size_t n = 0;
+    typed[n++] = character;
+    while (n < TYPED_MOST && editor->next_key == KEY_NONE && !editor->keys.bad && tty_take_byte(&byte)) {
+        const Key key = key_of_line(editor, keys_feed(&editor->keys, byte, &character));
+        if (key == KEY_CHAR || key == KEY_NEWLINE)
+            typed[n++] = key == KEY_CHAR ? character : L'\n';
+        else if (key != KEY_NONE)
+            editor->next_key = key;
+    }
+    typed[n] = 0;
+}
+
 // The next key, or how the line ended without one.
 static Key read_key(Editor *editor, wchar_t *character) {
     for (;;) {
         unsigned char byte;
         Key key = KEY_NONE;
+        if (editor->keys.bad) tell_bad_byte(editor);
         // In a search ESC is a key, if nothing follows that makes another one of it.
         bool wait = !editor->search.on || !keys_wait_behind_escape(&editor->keys);
         if (editor_wants_stop(editor)) { // asked while another program had the terminal
@@ -107,8 +136,7 @@ static Key read_key(Editor *editor, wchar_t *character) {
             editor->search.on = false;
             return KEY_REDRAW;
         case TTY_BYTE:
-            key = keys_feed(&editor->keys, byte, character);
-            if (editor->keys.bad) tell_bad_byte(editor);
+            key = key_of_line(editor, keys_feed(&editor->keys, byte, character));
             break;
         case TTY_END:
             editor->end = editor_wants_stop(editor) ? LINE_STOPPED : LINE_EOF;
@@ -132,14 +160,9 @@ static Key read_key(Editor *editor, wchar_t *character) {
             editor->end = LINE_STOPPED;
             return KEY_COUNT;
         }
-        if (key == KEY_QUIT)
-            kill(0, SIGQUIT);
-        else if (key == KEY_REPORT)
-            paint_resized(editor, editor->keys.column);
-        else if (key != KEY_NONE) {
-            paint_resized(editor, -1); // a key does not wait for the terminal's answer
-            return key;
-        }
+        if (key == KEY_NONE) continue;
+        paint_resized(editor, -1); // a key does not wait for the terminal's answer
+        return key;
     }
 }
 
@@ -158,7 +181,7 @@ static int get_character(EditLine *el, wchar_t *out) {
         key = KEY_REDRAW;
     }
     if (key == KEY_CHAR) {
-        editor->typed_character[0] = character;
+        gather_typed(editor, character);
         key = KEY_INSERT;
     }
     *out = line_key_code(key);

@@ -175,6 +175,24 @@ static void long_paste(void **state) {
     leave(pty);
 }
 
+// A paste into a terminal that does not mark it: what has come is drawn together, not anew for every character.
+static void long_paste_without_marks(void **state) {
+    (void)state;
+    enum { LINES = 60, LINE = 81 };
+    char keys[LINES * LINE + 8] = "", turn[2 * LINES * LINE] = "";
+    for (int i = 0; i < LINES; i++)
+        sprintf(keys + strlen(keys), "%d: %0*d%s", i % 10, LINE - 4, i, i + 1 < LINES ? "\n" : "");
+    for (const char *c = keys; *c; c++) sprintf(turn + strlen(turn), *c == '\n' ? "\\n" : "%c", *c);
+    Pty *pty = start_editor();
+    const size_t before = strlen(pty_transcript(pty));
+    pty_send(pty, keys);
+    pty_expect_screen(pty, "9: 00000"); // the last line
+    expect_turn(pty, "\r", turn);
+    const size_t drawn = strlen(pty_transcript(pty)) - before;
+    if (drawn > 20 * sizeof keys) fail_msg("%zu bytes drawn for %zu", drawn, strlen(keys));
+    leave(pty);
+}
+
 // A text with more rows than the terminal: the rows around the cursor are shown, every key works everywhere.
 static void taller_than_the_terminal(void **state) {
     (void)state;
@@ -361,13 +379,21 @@ static void typed_ahead(void **state) {
 
 static int run(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lines_and_editing), cmocka_unit_test(unknown_keys_type_nothing),
-        cmocka_unit_test(wide_characters),   cmocka_unit_test(joined_characters),
-        cmocka_unit_test(bad_bytes),         cmocka_unit_test(long_lines_wrap),
-        cmocka_unit_test(several_lines),     cmocka_unit_test(moving_between_lines),
-        cmocka_unit_test(paste_is_text),     cmocka_unit_test(what_a_paste_lost_is_told),
-        cmocka_unit_test(long_paste),        cmocka_unit_test(taller_than_the_terminal),
-        cmocka_unit_test(any_keys),          cmocka_unit_test(drawing_is_exact),
+        cmocka_unit_test(lines_and_editing),
+        cmocka_unit_test(unknown_keys_type_nothing),
+        cmocka_unit_test(wide_characters),
+        cmocka_unit_test(joined_characters),
+        cmocka_unit_test(bad_bytes),
+        cmocka_unit_test(long_lines_wrap),
+        cmocka_unit_test(several_lines),
+        cmocka_unit_test(moving_between_lines),
+        cmocka_unit_test(paste_is_text),
+        cmocka_unit_test(what_a_paste_lost_is_told),
+        cmocka_unit_test(long_paste),
+        cmocka_unit_test(long_paste_without_marks),
+        cmocka_unit_test(taller_than_the_terminal),
+        cmocka_unit_test(any_keys),
+        cmocka_unit_test(drawing_is_exact),
         cmocka_unit_test(typed_ahead),
     };
     return test_main("terminal", argc, argv, tests);
