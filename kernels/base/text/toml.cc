@@ -25,6 +25,7 @@ namespace {
 #include <new>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <unistd.h>
 
@@ -131,10 +132,29 @@ Status error_at(const char *name, std::string_view text, size_t at, const char *
                      static_cast<size_t>(lines) + 1, at - line_start + 1, what);
 }
 
+// How many parts the keys have within which a place of the text stands: those of tables and arrays that are open there
+// count, too.
+class KeyParts {
+    size_t here_ = 0;
+    std::vector<size_t> outside_; // of each bracket that is open
+
+  public:
+    size_t count() const { return here_; }
+    void step(char c) {
+        if (c == '.') here_++; // also in numbers, up to their end
+        if (c == '{' || c == '[') outside_.push_back(here_);
+        if (c == ',' || c == '\n') here_ = outside_.empty() ? 0 : outside_.back();
+        if ((c == '}' || c == ']') && !outside_.empty()) {
+            here_ = outside_.back();
+            outside_.pop_back();
+        }
+    }
+};
+
 // What toml++ 3.3 does not survive, outside strings and comments: keys with very many parts, and characters
 // beyond ASCII (its search for exotic white space runs into a __builtin_unreachable).
 Status check_text(const char *name, std::string_view text, Error *error) {
-    size_t dots = 0;
+    KeyParts parts;
     for (size_t i = text.substr(0, 3) == "\xEF\xBB\xBF" ? 3 : 0; i < text.size();) {
         char c = text[i];
         if (c == '"' || c == '\'') {
@@ -145,8 +165,8 @@ Status check_text(const char *name, std::string_view text, Error *error) {
             i = std::min(text.find('\n', i), text.size());
             continue;
         }
-        if (c == '\n') dots = 0;
-        if (c == '.' && ++dots > max_dots)
+        parts.step(c);
+        if (parts.count() > max_dots)
             return error_at(name, text, i, "a key with more than 64 parts; write fewer dots", error);
         if (static_cast<unsigned char>(c) >= 128)
             return error_at(name, text, i, "a character that needs quotes around it", error);

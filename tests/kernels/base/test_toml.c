@@ -51,6 +51,26 @@ static void toml_depth_is_bounded(void **state) {
     assert_int_equal(toml_parse("t", document, strlen(document), &root, &error), STATUS_OK);
     toml_free(root);
     free(document);
+    size_t n = (size_t)sprintf(text, "a = {");
+    for (int i = 0; i < 300; i++) n += (size_t)sprintf(text + n, "%s\"%d\" = 0.5", i ? ", " : "", i);
+    n += (size_t)sprintf(text + n, "}\nb = [");
+    for (int i = 0; i < 300; i++) n += (size_t)sprintf(text + n, "0.5, ");
+    n += (size_t)sprintf(text + n, "]\n");
+    if (toml_parse("t", text, n, &root, &error)) fail_msg("%s", error.message);
+    assert_int_equal(toml_child(root, "a")->n_children, 300);
+    toml_free(root);
+    for (int kind = 0; kind < 2; kind++) { // a key's parts are within those of the tables around it
+        n = (size_t)sprintf(text, "a = ");
+        for (int i = 0; i < 100; i++) {
+            n += (size_t)sprintf(text + n, "{a");
+            for (int part = 0; part < 60; part++) n += (size_t)sprintf(text + n, ".a");
+            n += (size_t)sprintf(text + n, kind ? "=[\n" : "=");
+        }
+        n += (size_t)sprintf(text + n, "1");
+        for (int i = 0; i < 100; i++) n += (size_t)sprintf(text + n, kind ? "]}" : "}");
+        assert_int_equal(toml_parse("t", text, n, &root, &error), STATUS_FILE);
+        assert_non_null(strstr(error.message, ": not valid TOML: a key with more than 64 parts"));
+    }
     free(text);
 }
 
