@@ -82,6 +82,9 @@ void config_clear(Config *config, ConfigLayer layer);
 // The value as TOML text, written like snprintf.
 int config_print_value(const Config *config, const ConfigKey *key, char *buffer, size_t size);
 
+// The same, however long it is; malloc'd, NULL when out of memory.
+char *config_value_text(const Config *config, const ConfigKey *key);
+
 // Where the value came from: "built in", "generation_config.json", "palaver.toml:3", "PALAVER_SAMPLING_SEED",
 // "--seed", "/set". Belongs to `config`, good until it changes.
 const char *config_origin(const Config *config, const ConfigKey *key);

@@ -133,3 +133,10 @@ static int print_value(const ConfigKey *key, const ConfigValue *value, char *buf
 int config_print_value(const Config *config, const ConfigKey *key, char *buffer, size_t size) {
     return print_value(key, &layers_effective(config->layers, key)->value, buffer, size);
 }
+
+char *config_value_text(const Config *config, const ConfigKey *key) {
+    const size_t size = (size_t)config_print_value(config, key, NULL, 0) + 1;
+    char *text = malloc(size);
+    if (text) config_print_value(config, key, text, size);
+    return text;
+}

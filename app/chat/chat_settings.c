@@ -8,8 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { VALUE_ROOM = 4096 };
-
 Status chat_settings_apply(Chat *chat, Error *error) {
     int64_t seed = chat->settings->sampling.seed;
     ConversationSettings *to = conversation_settings(chat->conversation);
@@ -39,21 +37,23 @@ static bool is_recorded(const ConfigKey *key) {
 Status chat_settings_record(Chat *chat, Error *error) {
     size_t n_keys;
     const ConfigKey *keys = settings_keys(&n_keys);
+    const Config *config = &chat->settings->config;
     TranscriptSetting *settings = calloc(n_keys, sizeof *settings);
-    char *texts = malloc(n_keys * VALUE_ROOM);
+    char **texts = calloc(n_keys, sizeof *texts);
     Status status = settings && texts ? STATUS_OK : error_set(error, STATUS_MEMORY, "out of memory");
     int n = 0;
     for (size_t i = 0; i < n_keys && !status; i++) {
         if (!is_recorded(&keys[i])) continue;
-        char *text = texts + (size_t)n * VALUE_ROOM;
-        // A list too long to be written whole would be read back as another one.
-        if (config_print_value(&chat->settings->config, &keys[i], text, VALUE_ROOM) >= VALUE_ROOM) continue;
-        bool session = config_origin_layer(&chat->settings->config, &keys[i]) == CONFIG_SESSION;
-        settings[n++] = (TranscriptSetting){keys[i].name, text, session};
+        texts[n] = config_value_text(config, &keys[i]);
+        if (!texts[n]) status = error_set(error, STATUS_MEMORY, "out of memory");
+        const bool session = config_origin_layer(config, &keys[i]) == CONFIG_SESSION;
+        settings[n] = (TranscriptSetting){keys[i].name, texts[n], session};
+        n++;
     }
     if (!status) status = transcript_set_settings(chat->transcript, settings, n, error);
-    free(settings);
+    for (int i = 0; texts && i < n; i++) free(texts[i]);
     free(texts);
+    free(settings);
     return status;
 }
 

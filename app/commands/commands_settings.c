@@ -6,9 +6,10 @@
 
 #include <ctype.h>
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
-enum { VALUE_ROOM = 1024, ALLOWED_ROOM = 512 };
+enum { ALLOWED_ROOM = 512 };
 
 // Takes changed settings over and keeps them in the journal; if they do not suit, the configuration is again
 // what it was before.
@@ -30,10 +31,10 @@ static Status settle(Chat *chat, Settings *before, Status status, Error *error) 
 }
 
 static void print_setting(Chat *chat, const ConfigKey *key) {
-    char value[VALUE_ROOM];
-    config_print_value(&chat_settings(chat)->config, key, value, sizeof value);
-    screen_say(chat_screen(chat), "%s.%s = %s  (%s)", key->section, key->name, value,
+    char *value = config_value_text(&chat_settings(chat)->config, key);
+    screen_say(chat_screen(chat), "%s.%s = %s  (%s)", key->section, key->name, value ? value : "…",
                text_escaped(config_origin(&chat_settings(chat)->config, key)).text);
+    free(value);
 }
 
 // All of them, a section under its name.
@@ -44,12 +45,12 @@ static Status print_all(Chat *chat, Error *error) {
     const Config *config = &chat_settings(chat)->config;
     if (page_open(&page, error)) return error->status;
     for (size_t i = 0; i < n; i++) {
-        char value[VALUE_ROOM];
+        char *value = config_value_text(config, &keys[i]);
         if (!i || strcmp(keys[i].section, keys[i - 1].section))
             fprintf(page.stream, "%s[%s]\n", i ? "\n" : "", keys[i].section);
-        config_print_value(config, &keys[i], value, sizeof value);
-        fprintf(page.stream, "%-17s = %-16s", keys[i].name, value);
+        fprintf(page.stream, "%-17s = %-16s", keys[i].name, value ? value : "…");
         fprintf(page.stream, "  (%s)\n", text_escaped(config_origin(config, &keys[i])).text);
+        free(value);
     }
     page_show(&page, chat_screen(chat));
     return STATUS_OK;

@@ -6,14 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-// The value, however long it is; malloc'ed.
-static char *value_of(const Config *config, const ConfigKey *key) {
-    size_t size = (size_t)config_print_value(config, key, NULL, 0) + 1;
-    char *value = malloc(size);
-    if (value) config_print_value(config, key, value, size);
-    return value;
-}
-
 // A TOML file of every key with its value and where it comes from; `model` says in the first line whom they are for.
 static Status print_keys(const Config *config, const char *model, FILE *out, Error *error) {
     size_t n = config->table->n_keys;
@@ -22,7 +14,7 @@ static Status print_keys(const Config *config, const char *model, FILE *out, Err
     text_print_escaped(out, model, strlen(model));
     fputc('\n', out);
     for (size_t i = 0; i < n; i++) {
-        char *value = value_of(config, &keys[i]);
+        char *value = config_value_text(config, &keys[i]);
         const char *origin = config_origin(config, &keys[i]);
         if (!value) return error_set(error, STATUS_MEMORY, "out of memory");
         if (!i || strcmp(keys[i].section, keys[i - 1].section)) fprintf(out, "\n[%s]\n", keys[i].section);

@@ -4,6 +4,7 @@
 #include "tests/support/test.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #define TALK BABBLER "|--seed=1|--max-tokens=6|--threads=1|--no-save"
 
@@ -40,6 +41,20 @@ static void test_set_reset_and_origin(void **state) {
     Run run;
     program_run(&run, TALK "|-k", "/set logit_bias nosuchtokenhere=1\n/set logit_bias\n");
     expect_err(&run, "sampling.logit_bias = {}");
+    program_free(&run);
+}
+
+// However long a value is, it is shown whole, and kept.
+static void test_a_long_value(void **state) {
+    (void)state;
+    char line[8000] = "/set logit_bias ", *end = line + strlen(line);
+    for (int i = 0; i < 384; i++) end += sprintf(end, "%s%d=0.123456", i ? "," : "", i);
+    strcpy(end, "\nHello\n/set\n");
+    Run run = program_script(BABBLER "|--seed=1|--max-tokens=6", line);
+    assert_int_equal(program_count(run.err, "\"382\" = 0.123456, \"383\" = 0.123456}  (/set)"), 2);
+    program_free(&run);
+    run = program_script(BABBLER "|--resume", "/set logit_bias\n");
+    expect_err(&run, "\"382\" = 0.123456, \"383\" = 0.123456}  (");
     program_free(&run);
 }
 
@@ -228,6 +243,7 @@ int main(int argc, char **argv) {
 #define WITH_HOME(test) cmocka_unit_test_setup_teardown(test, program_set_up, program_tear_down)
     const struct CMUnitTest tests[] = {
         WITH_HOME(test_set_reset_and_origin),
+        WITH_HOME(test_a_long_value),
         WITH_HOME(test_settings_count_at_once),
         WITH_HOME(test_config_files_and_profiles),
         WITH_HOME(test_config_out_of_a_pipe),
