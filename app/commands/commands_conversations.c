@@ -9,7 +9,8 @@
 #include <string.h>
 
 enum {
-    NAME_COLUMNS = 18,  // of a conversation, in /list
+    NAME_COLUMNS = 18, // of a conversation in /list, and for longer names
+    MOST_COLUMNS = 24,
     TOPIC_COLUMNS = 50, // of its first question
 };
 
@@ -35,16 +36,31 @@ static bool is_current(const Chat *chat, const char *name) {
     return chat_record_name(chat) && !strcmp(chat_record_name(chat), name);
 }
 
-static void list_entry(const Chat *chat, const JournalEntry *entry, FILE *out) {
+static int name_columns(const JournalEntry *entry) {
+    const TextEscaped name = text_name(entry->name);
+    return text_columns(name.text, strlen(name.text));
+}
+
+static int widest_name(const JournalList *list) {
+    int widest = NAME_COLUMNS;
+    for (size_t i = 0; i < list->count; i++) {
+        const int columns = name_columns(&list->entries[i]);
+        if (columns > widest && columns <= MOST_COLUMNS) widest = columns;
+    }
+    return widest;
+}
+
+static void list_entry(const Chat *chat, const JournalEntry *entry, int widest, FILE *out) {
     char when[32] = "";
     struct tm local;
     if (localtime_r(&entry->changed.tv_sec, &local)) strftime(when, sizeof when, "%Y-%m-%d %H:%M", &local);
     Text topic = journal_topic(entry->name);
-    const char *said = journal_is_empty(entry) ? "(empty)" : topic.size ? attachment_skip(topic.bytes) : "";
-    const TextEscaped name = text_name(entry->name);
-    int columns = text_columns(name.text, strlen(name.text));
-    fprintf(out, "%c %s%*s  %s  ", is_current(chat, entry->name) ? '*' : ' ', name.text,
-            columns < NAME_COLUMNS ? NAME_COLUMNS - columns : 0, "", when);
+    const bool current = is_current(chat, entry->name);
+    const char *nothing = current && chat_tree(chat)->n ? "(only in memory)" : "(empty)";
+    const char *said = journal_is_empty(entry) ? nothing : topic.size ? attachment_skip(topic.bytes) : "";
+    const int columns = name_columns(entry);
+    fprintf(out, "%c %s%*s  %s  ", current ? '*' : ' ', text_name(entry->name).text,
+            columns < widest ? widest - columns : 0, "", when);
     const size_t size =
         topic.size && !journal_is_empty(entry) ? (size_t)(topic.bytes + topic.size - said) : strlen(said);
     page_excerpt(out, said, size, TOPIC_COLUMNS);
@@ -59,7 +75,8 @@ Status commands_conversations_list(Chat *chat, const char *argument, Error *erro
     if (argument_none(argument, error) || journal_list_read(&list, error)) return error->status;
     Status status = page_open(&page, error);
     if (!status) {
-        for (size_t i = 0; i < list.count; i++) list_entry(chat, &list.entries[i], page.stream);
+        const int widest = widest_name(&list);
+        for (size_t i = 0; i < list.count; i++) list_entry(chat, &list.entries[i], widest, page.stream);
         if (!chat_record_name(chat))
             fputs("* (not kept: --no-save)\n", page.stream);
         else if (!*chat_record_name(chat))

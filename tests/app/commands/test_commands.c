@@ -519,9 +519,20 @@ static void test_time_and_copy(void **state) {
 
 static void test_list_has_columns_of_wide_names(void **state) {
     (void)state;
-    Run run =
-        program_script(BABBLER "|--max-tokens=2|--threads=1", "/new \346\274\242\346\274\242\nHi\n/list\n");
-    expect_err(&run, "\n* \346\274\242\346\274\242                20");
+    Run run = program_script(BABBLER "|--max-tokens=2|--threads=1",
+                             "/new one of nineteen chs\nHi\n/new \346\274\242\346\274\242\nHi\n/list\n");
+    expect_err(&run, "\n* \346\274\242\346\274\242                 20");
+    expect_err(&run, "\n  one of nineteen chs  20");
+    program_free(&run);
+}
+
+// What a full disk keeps out of the journal is there, though not in it.
+static void test_list_tells_what_is_in_memory(void **state) {
+    (void)state;
+    Run run;
+    program_shell(&run, "ulimit -f 0; printf '/new full\\nHi\\n/list\\n' | $PALAVER " BABBLER
+                        " --max-tokens=2 --threads=1 -k");
+    expect_err(&run, "(only in memory)\n");
     program_free(&run);
 }
 
@@ -563,6 +574,7 @@ int main(int argc, char **argv) {
         WITH_HOME(test_the_model_of_an_export),
         WITH_HOME(test_time_and_copy),
         WITH_HOME(test_list_has_columns_of_wide_names),
+        WITH_HOME(test_list_tells_what_is_in_memory),
         WITH_HOME(test_clear_begins_anew),
     };
     return test_main("commands", argc, argv, tests);
