@@ -33,8 +33,9 @@ void completion_add(Completion *completion, size_t start, const char *text, char
     completion->candidates[completion->count++] = (Candidate){copy, final};
 }
 
+// Numbers in them by their size: turn 2.1 is before 10.1.
 static int by_text(const void *a, const void *b) {
-    return strcmp(((const Candidate *)a)->text, ((const Candidate *)b)->text);
+    return strverscmp(((const Candidate *)a)->text, ((const Candidate *)b)->text);
 }
 
 // Bytes that all candidates begin with, whole characters.

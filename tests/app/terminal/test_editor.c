@@ -217,6 +217,8 @@ static void completion(void **state) {
     expect_turn(pty, "te\tx\r", "/context x");
     pty_send(pty, "/to\t\t"); // a name with a newline keeps to its column
     pty_expect_screen(pty, "/torn?by tab  /torn?name");
+    pty_send(pty, "\025/n\t\t"); // numbers by their size
+    pty_expect_screen(pty, "/nth2.1   /nth10.1");
     expect_turn(pty, "\025x\r", "x");
     pty_send(pty, "/nothing\t");
     pty_expect(pty, "\a");

@@ -31,8 +31,9 @@ static const char *prompt(void *context) {
 }
 
 static void complete(void *context, const char *text, size_t cursor, Completion *completion) {
-    static const char *const words[] = {"/clear", "/config", "/continue",   "/context",     "/help",
-                                        "/größe", "/größer", "/torn\nname", "/torn\tby tab"};
+    static const char *const words[] = {"/clear",        "/config",  "/continue", "/context",
+                                        "/help",         "/größe",   "/größer",   "/torn\nname",
+                                        "/torn\tby tab", "/nth10.1", "/nth2.1"};
     (void)context;
     if (!cursor || text[0] != '/') return;
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
