@@ -120,6 +120,7 @@ int main(int argc, char **argv) {
         fprintf(stderr, "palaver: %s\n", error.message);
         return EXIT_RUNTIME;
     }
+    screen_watch_interrupt(program.screen, signals_interrupt());
     if (options_parse(argc, argv, &program.options, &error)) {
         screen_error(program.screen, "%s", error.message);
     } else if (program.options.command == COMMAND_HELP || program.options.command == COMMAND_VERSION) {

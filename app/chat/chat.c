@@ -48,7 +48,7 @@ double chat_share(Chat *chat) {
 }
 
 void chat_note_output(Chat *chat, Status status, const Error *error) {
-    if (!status || chat->output) return;
+    if (!status || chat->output || status == STATUS_INTERRUPTED) return;
     chat->output = status;
     if (!screen_reader_left(chat->screen)) screen_error(chat->screen, "%s", error->message);
 }

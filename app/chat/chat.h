@@ -47,7 +47,7 @@ Thoughts *chat_thoughts(Chat *chat);
 double chat_share(Chat *chat); // of the context that is used, 0 … 1
 
 // What came of writing to stdout: the first failure is said, unless the reader has left, and is chat_output() from then
-// on.
+// on. An interrupt is none: it ends the work anyway.
 void chat_note_output(Chat *chat, Status status, const Error *error);
 Status chat_output(const Chat *chat); // not STATUS_OK once stdout takes no more
 

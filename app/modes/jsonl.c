@@ -358,7 +358,7 @@ static int run(Program *program) {
     Error error = {0}, second;
     Status status = open_all(&j, &error);
     if (!status) status = answer_all(&j, &error);
-    bool output = status != STATUS_FILE; // that of stdout
+    bool output = status != STATUS_FILE && !j.unwritten; // that of stdout
     if (output && write_held(&j, true, &second) && !status)
         status = error_set(&error, STATUS_FILE, "%s", second.message);
     screen_progress_end(j.screen);

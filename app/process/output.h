@@ -4,8 +4,8 @@
 
 #include "kernels/base/status.h"
 
-// Before anything is printed. What is printed waits for a reader that is slow, also where whoever made the pipe, which may
-// be theirs, has it refuse instead. *why, 0 at first, lives until output_close().
+// Before anything is printed. What is printed waits for a reader that is slow, also where whoever made the pipe has it
+// refuse instead, until a signal asks to stop. *why, 0 at first, lives until output_close().
 void output_open(int *why);
 
 // At the end; nothing is printed behind it. STATUS_FILE: not all of it arrived, and why; STATUS_INTERRUPTED: a reader has

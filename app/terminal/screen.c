@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "app/terminal/screen_internal.h"
+#include "kernels/base/file.h"
 
 // ---- opening -------------------------------------------------------------------------------------------
 
@@ -91,6 +92,17 @@ void screen_set_options(Screen *screen, const ScreenOptions *options) {
     screen->theme = options->theme;
     if (!*screen->theme.sgr[THEME_ERROR]) theme_make(THEME_AUTO, NULL, &screen->theme);
     make_styles(screen);
+}
+
+void screen_watch_interrupt(Screen *screen, const atomic_int *interrupt) {
+    screen->interrupt = interrupt;
+}
+
+bool screen_write(const Screen *screen, int file, const char *bytes, size_t n) {
+    const bool terminal =
+        file == STDOUT_FILENO ? screen->traits.reply_terminal : screen->traits.notice_terminal;
+    return terminal || !screen->interrupt ? file_write_all(file, bytes, n)
+                                          : file_write_until(file, bytes, n, screen->interrupt);
 }
 
 void screen_close(Screen *screen) {

@@ -11,6 +11,7 @@
 #define PALAVER_APP_SCREEN_H
 
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -61,6 +62,8 @@ typedef enum ScreenStyle {
 // finds the traits. STATUS_MEMORY is the only failure.
 Status screen_open(const ScreenOptions *options, Screen **screen, Error *error);
 void screen_set_options(Screen *screen, const ScreenOptions *options); // others, once they are known
+// A flag that a signal sets: who reads a pipe, a reply or a notice, is then waited for no longer, though he be slow.
+void screen_watch_interrupt(Screen *screen, const atomic_int *interrupt);
 void screen_close(Screen *screen); // NULL is fine; ends progress and reply lines
 
 const ScreenTraits *screen_traits(const Screen *screen);
@@ -70,7 +73,7 @@ int screen_height(const Screen *screen); // rows of it; 24 without one
 
 // Streams n bytes of a reply to stdout, at once, on a terminal in a style. A character cut between two calls is put
 // together again (terminal only). STATUS_FILE: a short write, EPIPE, ENOSPC: stdout takes no more of this
-// reply; further calls fail likewise without writing.
+// reply; further calls fail likewise without writing. STATUS_INTERRUPTED: nobody reads it, and is waited for no longer.
 Status screen_reply(Screen *screen, ScreenStyle style, const char *text, size_t n, Error *error);
 // A line below a reply that streams, on a terminal where rows are wrapped: it is gone with the next piece.
 void screen_reply_status(Screen *screen, const char *text);

@@ -35,14 +35,18 @@ struct Screen {
     char said[NOTICE_ROOM], notice[NOTICE_ROOM];
     size_t notice_n; // bytes in `notice`
     char held[8];
-    size_t held_n;        // bytes of the reply that wait for the rest of their character
-    bool held_return;     // and a \r that a \n may follow
-    int reply_error;      // errno of a failed write
-    bool reply_line_open; // the reply's last byte was no newline
-    bool reader_left;     // a write of a reply found nobody
-    double last_line;     // when screen_status() last left a line
+    size_t held_n;               // bytes of the reply that wait for the rest of their character
+    bool held_return;            // and a \r that a \n may follow
+    int reply_error;             // errno of a failed write
+    const atomic_int *interrupt; // NULL: nobody interrupts
+    bool reply_line_open;        // the reply's last byte was no newline
+    bool reader_left;            // a write of a reply found nobody
+    double last_line;            // when screen_status() last left a line
     Progress progress;
 };
+
+// To stdout or stderr, whole; false, and errno: that cannot be.
+bool screen_write(const Screen *screen, int file, const char *bytes, size_t n);
 
 // Something else is about to be written where the reply is.
 void screen_reply_part(Screen *screen);

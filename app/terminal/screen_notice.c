@@ -8,10 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "kernels/base/file.h"
-
 static void flush_notice(Screen *screen) {
-    (void)file_write_all(STDERR_FILENO, screen->notice, screen->notice_n);
+    (void)screen_write(screen, STDERR_FILENO, screen->notice, screen->notice_n);
     screen->notice_n = 0;
 }
 

@@ -6,17 +6,19 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "kernels/base/file.h"
+static Status not_written(const Screen *screen, Error *error) {
+    if (screen->reply_error == EINTR) return error_set(error, STATUS_INTERRUPTED, "interrupted");
+    return error_set(error, STATUS_FILE, "stdout: %s", strerror(screen->reply_error));
+}
 
 static Status write_reply(Screen *screen, const char *bytes, size_t n, Error *error) {
-    if (screen->reply_error)
-        return error_set(error, STATUS_FILE, "stdout: %s", strerror(screen->reply_error));
+    if (screen->reply_error) return not_written(screen, error);
     if (!n) return STATUS_OK;
     screen->spaced = false;
-    if (!file_write_all(STDOUT_FILENO, bytes, n)) {
+    if (!screen_write(screen, STDOUT_FILENO, bytes, n)) {
         screen->reply_error = errno;
         screen->reader_left = errno == EPIPE;
-        return error_set(error, STATUS_FILE, "stdout: %s", strerror(screen->reply_error));
+        return not_written(screen, error);
     }
     screen->reply_line_open = bytes[n - 1] != '\n';
     return STATUS_OK;
@@ -159,9 +161,9 @@ Status screen_reply(Screen *screen, ScreenStyle style, const char *text, size_t 
     if (screen->traits.wraps && !screen->reply_error) return draw_reply(screen, style, error);
     const char *on = screen->styles[style], *off = screen->styles[SCREEN_NORMAL];
     bool styled = style != SCREEN_NORMAL && screen->traits.color && screen->out.size && !screen->reply_error;
-    if (styled && !file_write_all(STDOUT_FILENO, on, strlen(on))) screen->reply_error = errno;
+    if (styled && !screen_write(screen, STDOUT_FILENO, on, strlen(on))) screen->reply_error = errno;
     Status status = write_reply(screen, screen->out.bytes, screen->out.size, error);
-    if (styled && !file_write_all(STDOUT_FILENO, off, strlen(off))) screen->reply_error = errno;
+    if (styled && !screen_write(screen, STDOUT_FILENO, off, strlen(off))) screen->reply_error = errno;
     return status;
 }
 

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -143,6 +144,30 @@ bool file_write_all(int file, const char *data, size_t size) {
         if (n == 0 || (errno != EAGAIN && errno != EWOULDBLOCK)) return false;
         struct pollfd wait = {.fd = file, .events = POLLOUT};
         poll(&wait, 1, -1);
+    }
+    return true;
+}
+
+// write() waits for who reads, until a signal ends that.
+bool file_write_until(int file, const char *data, size_t size, const atomic_int *stop) {
+    enum { A_MOMENT = 100, A_SECOND = 1000 };
+    struct pollfd room = {.fd = file, .events = POLLOUT};
+    while (size) {
+        if (*stop && poll(&room, 1, A_SECOND) != 1) {
+            errno = EINTR;
+            return false;
+        }
+        const ssize_t n =
+            write(file, data, size < PIPE_BUF ? size : PIPE_BUF); // for so much there is room then
+        if (n == 0) errno = EIO;
+        if (n > 0) {
+            data += n;
+            size -= (size_t)n;
+        } else if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
+            poll(&room, 1, A_MOMENT);
+        } else if (n == 0 || errno != EINTR) {
+            return false;
+        }
     }
     return true;
 }

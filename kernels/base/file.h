@@ -4,6 +4,9 @@
 
 #include "kernels/base/status.h"
 
+#ifndef __cplusplus
+#include <stdatomic.h>
+#endif
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -40,6 +43,12 @@ size_t file_read_some(FILE *file, char *bytes, size_t room);
 
 // All of the data, also to a slow pipe that does not block; false where that cannot be, and errno tells why.
 bool file_write_all(int file, const char *data, size_t size);
+
+#ifndef __cplusplus // whose atomics are others
+// The same to who may not read at all: once *stop is set, that he reads on is waited for no longer than a second each time,
+// and it is EINTR.
+bool file_write_until(int file, const char *data, size_t size, const atomic_int *stop);
+#endif
 
 // Replaces a file at once: a temporary file beside it, fsync, rename. After a failure the old file is as it was. Of a link
 // the file that it leads to is meant.

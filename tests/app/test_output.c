@@ -63,6 +63,28 @@ static void pipes_that_do_not_block(void **state) {
     }
 }
 
+// A signal ends what waits for a reader that does not read: the pipe is full by then.
+static void who_does_not_read_is_left(void **state) {
+    (void)state;
+    static const char *const commands[][2] = {
+        {"yes Hello | head -c 200000", "tokenize " BABBLER},
+        {"yes Hello | head -c 200000", BABBLER " --no-save --echo -p x"},
+        {"printf '{\"messages\": [{\"role\": \"assistant\", \"content\": \"%0200000d\"}]}\\n' 1",
+         BABBLER " --jsonl"}};
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
+        char command[700];
+        Run run;
+        snprintf(
+            command, sizeof command,
+            "%s >$HOME/in; rm -f $HOME/full; mkfifo $HOME/full; exec 3<>$HOME/full; $PALAVER %s <$HOME/in "
+            ">$HOME/full 3>&- & pid=$!; sleep 2; kill -TERM $pid; wait $pid; echo status $?",
+            commands[i][0], commands[i][1]);
+        program_shell(&run, command);
+        expect_out(&run, "status 143");
+        program_free(&run);
+    }
+}
+
 // The reply fits, the newline that ends it does not: the file may have two blocks of 512 bytes.
 static void the_end_of_a_reply_may_fail(void **state) {
     char command[400];
@@ -103,6 +125,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test_setup_teardown(a_full_disk_is_no_success, program_set_up, program_tear_down),
         cmocka_unit_test_setup_teardown(a_reader_that_leaves_is_no_news, program_set_up, program_tear_down),
         cmocka_unit_test_setup_teardown(pipes_that_do_not_block, program_set_up, program_tear_down),
+        cmocka_unit_test_setup_teardown(who_does_not_read_is_left, program_set_up, program_tear_down),
         cmocka_unit_test_setup_teardown(the_end_of_a_reply_may_fail, program_set_up, program_tear_down),
         cmocka_unit_test_setup_teardown(a_damaged_model_has_no_perplexity, program_set_up, program_tear_down),
     };
