@@ -16,6 +16,8 @@ Status config_apply_file(Config *config, ConfigLayer layer, const char *path, Er
 
 Status config_apply_named_file(Config *config, ConfigLayer layer, const char *path, Error *error) {
     struct stat facts;
+    char whole[PATH_ROOM];
+    path = path_in_home(path, whole);
     if (stat(path, &facts) || S_ISREG(facts.st_mode)) return config_apply_file(config, layer, path, error);
     char *text;
     size_t size;

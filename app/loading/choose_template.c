@@ -4,6 +4,7 @@
 
 #include "app/terminal/encoding.h"
 #include "kernels/base/file.h"
+#include "kernels/base/path.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -44,7 +45,8 @@ static Status open_executed(const char *path, const Engine *engine, ChatTemplate
 
 Status choose_template(Screen *screen, const Settings *settings, const Engine *engine,
                        ChatTemplate **chat_template, Error *error) {
-    const char *name = settings->model.template;
+    char whole[PATH_ROOM];
+    const char *name = path_in_home(settings->model.template, whole);
     const Tokenizer *tokenizer = engine_tokenizer(engine);
     size_t length = strlen(name);
     Status status;

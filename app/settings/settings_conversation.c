@@ -2,6 +2,7 @@
 
 #include "app/terminal/encoding.h"
 #include "kernels/base/file.h"
+#include "kernels/base/path.h"
 #include "kernels/base/text/quote.h"
 
 #include <stdlib.h>
@@ -90,7 +91,9 @@ Status settings_take_piped(const ConfigKey *key, const char *value, char **text,
 static Status grammar_from(GrammarKind kind, const char *path, Grammar **grammar, Error *error) {
     char *text;
     size_t size;
+    char whole[PATH_ROOM];
     if (is_grammar(kind, path)) return settings_grammar(kind, path, strlen(path), grammar, error);
+    path = path_in_home(path, whole);
     if (file_read(path, GRAMMAR_MOST_BYTES, &text, &size, error)) return error->status;
     encoding_drop_mark(text, &size);
     Status status = settings_grammar(kind, text, size, grammar, error);

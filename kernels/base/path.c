@@ -37,6 +37,12 @@ const char *path_home(const char *instead, Error *error) {
     return NULL;
 }
 
+const char *path_in_home(const char *path, char whole[PATH_ROOM]) {
+    Error ignored;
+    const char *home = path[0] == '~' && path[1] == '/' ? path_home(NULL, &ignored) : NULL;
+    return home && snprintf(whole, PATH_ROOM, "%s%s", home, path + 1) < PATH_ROOM ? whole : path;
+}
+
 // $VARIABLE/palaver/TAIL, or $HOME/FALLBACK/palaver/TAIL.
 static Status path_of(const char *variable, const char *fallback, const char *tail, char *path,
                       Error *error) {
@@ -172,8 +178,9 @@ static Status find_named(const char *name, const char *folder, char *const *name
 }
 
 Status path_find_model(const char *name, const char *program, char *path, Error *error) {
-    char folder[PATH_ROOM], other[PATH_ROOM];
+    char folder[PATH_ROOM], other[PATH_ROOM], whole[PATH_ROOM];
     const bool named = name && *name;
+    if (named) name = path_in_home(name, whole);
     if (named && strlen(name) >= PATH_ROOM) return path_too_long(name, error);
     if (named) name = path_meant(name, other);
     if (named && !access(strcpy(path, name), F_OK))

@@ -26,6 +26,9 @@ char *path_join(const char *folder, const char *name);
 // STATUS_FILE, says why, and which variables would do `instead` (NULL: none).
 const char *path_home(const char *instead, Error *error);
 
+// A path of a setting, in which no shell has seen the ~: one that begins with ~/ is below the home folder, where one is known.
+const char *path_in_home(const char *path, char whole[PATH_ROOM]);
+
 // Writes the path of `tail` ("conversations") below palaver's state folder into path [PATH_ROOM]. A relative XDG
 // variable is ignored, as the specification asks. STATUS_FILE: no home folder is known.
 Status path_state(const char *tail, char *path, Error *error);

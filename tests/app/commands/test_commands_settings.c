@@ -88,6 +88,20 @@ static void test_config_files_and_profiles(void **state) {
 }
 
 // A file that is named may be a pipe, or a device; one that is found is not waited for.
+// A shell knows the ~ of no file of settings, nor of /set.
+static void test_paths_below_the_home(void **state) {
+    folder_write_text(*state, "s.json", "{\"type\": \"boolean\"}");
+    folder_write_text(*state, "s.toml",
+                      "sampling.json_schema = \"~/s.json\"\nmodel.template = \"~/t.jinja\"\n");
+    folder_write_text(*state, "t.jinja", "{{ messages[-1].content }}");
+    Run run = program_script(BABBLER "|--seed=1|--threads=1|--no-save|-c|~/s.toml", "Hello\n");
+    assert_true(!strcmp(run.out, "true\n") || !strcmp(run.out, "false\n"));
+    program_free(&run);
+    run = program_script(BABBLER "|--seed=1|--threads=1|--no-save", "/set json_schema ~/s.json\nHello\n");
+    assert_true(!strcmp(run.out, "true\n") || !strcmp(run.out, "false\n"));
+    program_free(&run);
+}
+
 static void test_config_out_of_a_pipe(void **state) {
     (void)state;
     Run run;
@@ -246,6 +260,7 @@ int main(int argc, char **argv) {
         WITH_HOME(test_a_long_value),
         WITH_HOME(test_settings_count_at_once),
         WITH_HOME(test_config_files_and_profiles),
+        WITH_HOME(test_paths_below_the_home),
         WITH_HOME(test_config_out_of_a_pipe),
         WITH_HOME(test_seed_makes_replies_come_again),
         WITH_HOME(test_system),

@@ -124,12 +124,33 @@ static void test_program_has_a_folder(void **state) {
     assert_true(S_ISDIR(info.st_mode));
 }
 
+// A ~ that no shell has seen: in a file of settings, or behind --KEY=.
+static void test_the_home_is_meant(void **state) {
+    const Home *home = *state;
+    const char *before = getenv("HOME");
+    char *kept = before ? strdup(before) : NULL, whole[PATH_ROOM], path[PATH_ROOM], expected[PATH_ROOM];
+    Error error;
+    assert_int_equal(setenv("HOME", home->path, 1), 0);
+    folder_write_text(home->path, "mine.gguf", "");
+    snprintf(expected, sizeof expected, "%s/mine.gguf", home->path);
+    assert_string_equal(path_in_home("~/mine.gguf", whole), expected);
+    assert_string_equal(path_in_home("~mine.gguf", whole), "~mine.gguf");
+    assert_string_equal(path_in_home("a/~/b", whole), "a/~/b");
+    assert_int_equal(path_find_model("~/mine.gguf", NULL, path, &error), STATUS_OK);
+    assert_string_equal(path, expected);
+    assert_int_equal(setenv("HOME", "relative", 1), 0);
+    assert_string_equal(path_in_home("~/mine.gguf", whole), "~/mine.gguf");
+    assert_int_equal(kept ? setenv("HOME", kept, 1) : unsetenv("HOME"), 0);
+    free(kept);
+}
+
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_a_relative_home_is_named, open_home, close_home),
         cmocka_unit_test_setup_teardown(test_no_model_names_the_way_to_one, open_home, close_home),
         cmocka_unit_test_setup_teardown(test_bundled_model_where_there_is_none, open_home, close_home),
         cmocka_unit_test_setup_teardown(test_fetched_models_come_first, open_home, close_home),
+        cmocka_unit_test_setup_teardown(test_the_home_is_meant, open_home, close_home),
         cmocka_unit_test(test_program_has_a_folder),
     };
     return test_main("paths", argc, argv, tests);
