@@ -155,6 +155,8 @@ class KeyParts {
 // beyond ASCII (its search for exotic white space runs into a __builtin_unreachable).
 Status check_text(const char *name, std::string_view text, Error *error) {
     KeyParts parts;
+    if (text.substr(0, 2) == "\xFF\xFE" || text.substr(0, 2) == "\xFE\xFF")
+        return error_set(error, STATUS_FILE, "%s: this is UTF-16: save it as UTF-8", name);
     for (size_t i = text.substr(0, 3) == "\xEF\xBB\xBF" ? 3 : 0; i < text.size();) {
         char c = text[i];
         if (c == '"' || c == '\'') {

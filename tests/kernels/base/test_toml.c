@@ -29,6 +29,12 @@ static void toml_tree(void **state) {
     assert_int_equal(toml_parse("t", "\"a\\u0000b\" = 1", 14, &root, &error), STATUS_FILE);
     assert_null(root);
     assert_int_equal(toml_parse("t", "a = \"\xff\"", 7, &root, &error), STATUS_FILE);
+    assert_int_equal(toml_parse("t",
+                                "\xff\xfe"
+                                "a\0",
+                                4, &root, &error),
+                     STATUS_FILE);
+    assert_string_equal(error.message, "t: this is UTF-16: save it as UTF-8");
 }
 
 static void toml_depth_is_bounded(void **state) {
