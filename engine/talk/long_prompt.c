@@ -82,38 +82,56 @@ static Status try(Cut *cut, int64_t from, int64_t to, Error *error) {
     return STATUS_OK;
 }
 
+// Where a length is looked for that fits, in bytes.
+typedef struct Search {
+    int64_t fits, too_long; // what is known
+    int64_t step; // the most by which the next try is longer: what is much too long is not split at all
+} Search;
+
+static Search search_begin(int64_t size, int64_t most) {
+    return (Search){0, size, LONG_TOKEN * most};
+}
+
+static bool search_goes_on(const Search *s) {
+    return s->too_long - s->fits > 1;
+}
+
+static int64_t search_next(const Search *s) {
+    const int64_t half = (s->too_long - s->fits) / 2;
+    return s->fits + (half < s->step ? half : s->step);
+}
+
+static void search_tried(Search *s, int64_t length, bool fits) {
+    *(fits ? &s->fits : &s->too_long) = length;
+    if (fits) s->step *= 2;
+}
+
 // The longest beginning of the question that is no more than `most` tokens; bytes in *head.
 static Status find_head(Cut *cut, int64_t most, int64_t *head, Error *error) {
     const int64_t size = (int64_t)cut->question->size;
-    int64_t fits = 0, too_long = size;
+    Search search = search_begin(size, most);
     Status status = STATUS_OK;
-    while (most > 0 && too_long - fits > 1 && !status) {
-        int64_t middle = fits + (too_long - fits) / 2;
-        status = try(cut, middle, size, error);
-        if (cut->n_text <= most)
-            fits = middle;
-        else
-            too_long = middle;
+    while (most > 0 && search_goes_on(&search) && !status) {
+        const int64_t length = search_next(&search);
+        status = try(cut, length, size, error);
+        search_tried(&search, length, cut->n_text <= most);
     }
-    *head = fits;
+    *head = search.fits;
     return status;
 }
 
 // The longest end of the question, behind `head` bytes, with which no more than `most` tokens are there in all. The
-// question is cut so. Each time half of what is too long goes, so that all these texts together are no longer than two.
+// question is cut so.
 static Status find_tail(Cut *cut, int64_t head, int64_t most, Error *error) {
     const int64_t size = (int64_t)cut->question->size;
-    int64_t fits = 0, too_long = size - head;
+    Search search = search_begin(size - head, most);
     Status status = STATUS_OK;
-    while (too_long - fits > 1 && !status) {
-        int64_t middle = fits + (too_long - fits) / 2;
-        status = try(cut, head, size - middle, error);
-        if (cut->n_tokens <= most)
-            fits = middle;
-        else
-            too_long = middle;
+    while (search_goes_on(&search) && !status) {
+        const int64_t length = search_next(&search);
+        status = try(cut, head, size - length, error);
+        search_tried(&search, length, cut->n_tokens <= most);
     }
-    return status ? status : try(cut, head, size - fits, error);
+    return status ? status : try(cut, head, size - search.fits, error);
 }
 
 // The question that the reply in hand answers; false: it answers none.
