@@ -4,7 +4,8 @@
 //
 // `messages` (message_json.h) come first; `turns` are the user's, answered one after the other. One of the two is
 // there, or both; without turns the last message is the one that is answered, and a conversation that does not end with
-// a question is complete: it comes back as it is. `id` is a string or a number; without it, it is the line's number.
+// a question is complete: it comes back as it is. `id` is a string or a number; without it, it is the line's number. Lines
+// with one id are all answered; that there are such is told once.
 // `response_format` is OpenAI's: {"type": "text"}, {"type": "json_object"}, or {"type": "json_schema", "json_schema":
 // {"schema": {…}}}: what this line's replies fit.
 // `sampling` holds keys of the settings' section [sampling] for this conversation. `model` and `branch` are what
