@@ -1,23 +1,11 @@
 // gate_up and down of layers of experts: see experts.cuh.
 #include "kernels/cuda/experts/experts.cuh"
+#include "kernels/cuda/device/by_format.cuh"
 #include "kernels/cuda/device/launch.cuh"
 #include "kernels/cuda/device/ptx.cuh"
 #include "kernels/cuda/device/reduce.cuh"
 #include "kernels/cuda/ops/gate_up.cuh"
 #include "kernels/cuda/ops/out.cuh"
-
-static ExpertRowsLaunch *rows_kernels_for(int format) {
-    static ExpertRowsLaunch *const ALL[] = {
-        expert_rows_launch<FORMAT_F32>,  expert_rows_launch<FORMAT_F16>, expert_rows_launch<FORMAT_BF16>,
-        expert_rows_launch<FORMAT_Q8>,   expert_rows_launch<FORMAT_Q8S>, expert_rows_launch<FORMAT_Q8M>,
-        expert_rows_launch<FORMAT_Q4>,   expert_rows_launch<FORMAT_Q4M>, expert_rows_launch<FORMAT_IQ4>,
-        expert_rows_launch<FORMAT_FP4>,  expert_rows_launch<FORMAT_Q2>,  expert_rows_launch<FORMAT_Q3>,
-        expert_rows_launch<FORMAT_Q5>,   expert_rows_launch<FORMAT_Q5M>, expert_rows_launch<FORMAT_Q6>,
-        expert_rows_launch<FORMAT_E4M3>, expert_rows_launch<FORMAT_NF4>};
-    static_assert(sizeof ALL / sizeof *ALL == FORMAT_W8,
-                  "a kernel for each format but W8, which experts have not");
-    return ALL[format];
-}
 
 static ExpertsWay way_of(const CudaBackend *cuda, const Layer *layer) {
     const Experts *e = &cuda->shape->experts;
@@ -59,7 +47,8 @@ static Status rows_call(CudaBackend *cuda, const Weight &w, ExpertRowsCall *c, b
     c->n = cuda->step.n_tokens, c->n_active = s->experts.n_active, c->size = s->experts.size,
     c->hidden = s->hidden_size;
     c->activation = s->activation, c->scales_input = s->experts.scales_input;
-    return cuda_check(rows_kernels_for(w.format)(cuda, c, down), error, "experts of %d tokens", c->n);
+    auto launch = by_format<FORMAT_F32>(w.format, [](auto f) { return expert_rows_launch<f.value>; });
+    return cuda_check(launch(cuda, c, down), error, "experts of %d tokens", c->n);
 }
 
 // ---- one expert after the other --------------------------------------------------------------------------------

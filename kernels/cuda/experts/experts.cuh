@@ -47,7 +47,6 @@ struct ExpertRowsCall {
     float *x;                    // down
     const float *bias, *up_bias; // NULL: none; of all experts
 };
-typedef cudaError_t ExpertRowsLaunch(const CudaBackend *cuda, const ExpertRowsCall *call, bool down);
 template <Format FORMAT>
 cudaError_t expert_rows_launch(const CudaBackend *cuda, const ExpertRowsCall *call, bool down);
 
@@ -66,7 +65,6 @@ struct ExpertTilesCall {
     const float *bias, *other; // of gated: NULL: none; [n_experts, rows / 2]
     Activation activation;
 };
-typedef cudaError_t ExpertTilesLaunch(const CudaBackend *cuda, const ExpertTilesCall &call);
 template <Format FORMAT>
 cudaError_t expert_tiles_launch(const CudaBackend *cuda, const ExpertTilesCall &call);
 
@@ -83,7 +81,6 @@ struct ExpertFlatTiles {
 };
 // a: w with the data of all experts and the rows of one; x [n, w.cols], the pairs; GATED, with biases of all gates and of
 // all ups, [n_experts, w.rows / 2] each, or NULL, and any activation; or STORE.
-typedef cudaError_t ExpertFlatLaunch(CudaBackend *cuda, FlatArguments *a, const ExpertFlatTiles &tiles);
 template <Format FORMAT>
 cudaError_t expert_flat_launch(CudaBackend *cuda, FlatArguments *a, const ExpertFlatTiles &tiles);
 

@@ -1,28 +1,6 @@
 // Experts' GEMMs of few tokens by the tiles of flat.cuh, to the kernels of their weights' format.
 #include "kernels/cuda/experts/experts.cuh"
-
-static ExpertFlatLaunch *kernels_for(int format) {
-    static ExpertFlatLaunch *const ALL[] = {NULL,
-                                            expert_flat_launch<FORMAT_F16>,
-                                            expert_flat_launch<FORMAT_BF16>,
-                                            expert_flat_launch<FORMAT_Q8>,
-                                            expert_flat_launch<FORMAT_Q8S>,
-                                            expert_flat_launch<FORMAT_Q8M>,
-                                            expert_flat_launch<FORMAT_Q4>,
-                                            expert_flat_launch<FORMAT_Q4M>,
-                                            expert_flat_launch<FORMAT_IQ4>,
-                                            expert_flat_launch<FORMAT_FP4>,
-                                            expert_flat_launch<FORMAT_Q2>,
-                                            expert_flat_launch<FORMAT_Q3>,
-                                            expert_flat_launch<FORMAT_Q5>,
-                                            expert_flat_launch<FORMAT_Q5M>,
-                                            expert_flat_launch<FORMAT_Q6>,
-                                            expert_flat_launch<FORMAT_E4M3>,
-                                            expert_flat_launch<FORMAT_NF4>};
-    static_assert(sizeof ALL / sizeof *ALL == FORMAT_W8,
-                  "a kernel for each format but W8, which experts have not");
-    return ALL[format];
-}
+#include "kernels/cuda/device/by_format.cuh"
 
 // Operands of bf16 become f16 where both matrices are quantised and what the gates give has a bound.
 static bool flat_takes(const CudaBackend *cuda, const Layer *layer, const Linear *w) {
@@ -51,8 +29,9 @@ static Status launch(CudaBackend *cuda, const Gemm *g, Error *error) {
     a.n = g->n, a.w.rows = g->w->rows / e->n;
     a.y_stride = g->epilogue == EPILOGUE_GATED ? a.w.rows / 2 : a.w.rows;
     const ExpertFlatTiles tiles = {experts_flat_pairs(cuda), e->n, r->tiles + e->n, r->tile_pairs};
-    return cuda_check(kernels_for(a.w.format)(cuda, &a, tiles), error,
-                      "experts' flat GEMMs of %d rows by [%d, %d]", g->n, g->w->rows, g->w->cols);
+    auto kernels = by_format<FORMAT_F16>(a.w.format, [](auto f) { return expert_flat_launch<f.value>; });
+    return cuda_check(kernels(cuda, &a, tiles), error, "experts' flat GEMMs of %d rows by [%d, %d]", g->n,
+                      g->w->rows, g->w->cols);
 }
 
 Status experts_flat_gate_up(CudaBackend *cuda, const Layer *layer, void *g, Error *error) {

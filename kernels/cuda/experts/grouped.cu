@@ -2,6 +2,7 @@
 // gemm/unpack_tile.cuh, on cards other than Hopper of tiles.cuh: they find their expert's rows of x and of W in a table
 // on the device.
 #include "kernels/cuda/experts/experts.cuh"
+#include "kernels/cuda/device/by_format.cuh"
 #include "kernels/cuda/experts/unpacked.cuh"
 #include "kernels/cuda/gemm/tile_launch.cuh"
 
@@ -50,39 +51,6 @@ bool experts_tiled(const CudaBackend *cuda, const Layer *layer) {
     return cuda->operand == DTYPE_BF16 ? up && up == down : up && down;
 }
 
-static UnpackedLaunch *unpacked_for(int format) {
-    switch (format) {
-    case FORMAT_Q8:
-        return unpacked_launch<FORMAT_Q8>;
-    case FORMAT_Q8S:
-        return unpacked_launch<FORMAT_Q8S>;
-    case FORMAT_Q8M:
-        return unpacked_launch<FORMAT_Q8M>;
-    case FORMAT_Q4:
-        return unpacked_launch<FORMAT_Q4>;
-    case FORMAT_IQ4:
-        return unpacked_launch<FORMAT_IQ4>;
-    case FORMAT_FP4:
-        return unpacked_launch<FORMAT_FP4>;
-    case FORMAT_Q2:
-        return unpacked_launch<FORMAT_Q2>;
-    case FORMAT_Q3:
-        return unpacked_launch<FORMAT_Q3>;
-    case FORMAT_Q5:
-        return unpacked_launch<FORMAT_Q5>;
-    case FORMAT_Q5M:
-        return unpacked_launch<FORMAT_Q5M>;
-    case FORMAT_Q6:
-        return unpacked_launch<FORMAT_Q6>;
-    case FORMAT_E4M3:
-        return unpacked_launch<FORMAT_E4M3>;
-    case FORMAT_NF4:
-        return unpacked_launch<FORMAT_NF4>;
-    default:
-        return unpacked_launch<FORMAT_Q4M>;
-    }
-}
-
 // Tiles of as many pairs as most experts fill: W is unpacked once for each of an expert's tiles.
 static Status launch_unpacked(CudaBackend *cuda, Gemm *g, Error *error) {
     const Experts *e = &cuda->shape->experts;
@@ -91,8 +59,9 @@ static Status launch_unpacked(CudaBackend *cuda, Gemm *g, Error *error) {
     a.n = g->n, a.w.rows = g->w->rows / e->n;
     a.y_stride = g->epilogue == EPILOGUE_GATED ? a.w.rows / 2 : a.w.rows;
     const UnpackedGroups groups = {e->n, tokens, cuda->scratch.routes.start};
-    return cuda_check(unpacked_for(a.w.format)(cuda, a, groups), error,
-                      "experts' GEMMs of %d rows by quantised [%d, %d]", g->n, g->w->rows, g->w->cols);
+    auto launch = by_format<FORMAT_Q8>(a.w.format, [](auto f) { return unpacked_launch<f.value>; });
+    return cuda_check(launch(cuda, a, groups), error, "experts' GEMMs of %d rows by quantised [%d, %d]", g->n,
+                      g->w->rows, g->w->cols);
 }
 
 // Rows of x for the pairs of the step, rows of W of each expert.

@@ -12,8 +12,6 @@ struct UnpackedGroups {
 
 // a: w with the data of all experts and the rows of one; x [pairs, w.cols], n pairs; GATED with biases of all gates and of
 // all ups, [n, w.rows / 2] each, or NULL, and any activation; or STORE.
-typedef cudaError_t UnpackedLaunch(const CudaBackend *cuda, const FlatArguments &a,
-                                   const UnpackedGroups &groups);
 template <Format FORMAT>
 cudaError_t unpacked_launch(const CudaBackend *cuda, const FlatArguments &a, const UnpackedGroups &groups);
 

@@ -1,6 +1,7 @@
 // Flat GEMMs of the ops, and the plain kernel for what has no other: float32, and weights of 16 bits that are not of
 // the operand type.
 #include "kernels/cuda/flat/flat.cuh"
+#include "kernels/cuda/device/by_format.cuh"
 #include "kernels/cuda/device/element.cuh"
 #include "kernels/cuda/device/launch.cuh"
 #include "kernels/cuda/device/ptx.cuh"
@@ -31,34 +32,13 @@ template <class T> static cudaError_t launch_plain(const CudaBackend *cuda, cons
     return launch_dependent(cuda, flat_plain_kernel<T>, dim3((units + 7) / 8, a->n), 256, 0, *a);
 }
 
-// Of weights of one format each.
-static FlatLaunch *kernels_for(int format) {
-    static FlatLaunch *const ALL[] = {NULL,
-                                      flat_launch<FORMAT_F16>,
-                                      flat_launch<FORMAT_BF16>,
-                                      flat_launch<FORMAT_Q8>,
-                                      flat_launch<FORMAT_Q8S>,
-                                      flat_launch<FORMAT_Q8M>,
-                                      flat_launch<FORMAT_Q4>,
-                                      flat_launch<FORMAT_Q4M>,
-                                      flat_launch<FORMAT_IQ4>,
-                                      flat_launch<FORMAT_FP4>,
-                                      flat_launch<FORMAT_Q2>,
-                                      flat_launch<FORMAT_Q3>,
-                                      flat_launch<FORMAT_Q5>,
-                                      flat_launch<FORMAT_Q5M>,
-                                      flat_launch<FORMAT_Q6>,
-                                      flat_launch<FORMAT_E4M3>,
-                                      flat_launch<FORMAT_NF4>};
-    static_assert(sizeof ALL / sizeof *ALL == FORMAT_W8, "a kernel for each format but W8");
-    return ALL[format];
-}
-
 static cudaError_t launch(CudaBackend *cuda, FlatArguments *a) {
     cudaError_t code = cudaSuccess;
     FlatKernel kernel = dispatch_flat(&cuda->device.card, cuda->operand, (Format)a->w.format);
     if (a->w.format == FORMAT_W8) return flat_launch_w8(cuda, kernel, a);
-    if (kernel != FLAT_PLAIN) return kernels_for(a->w.format)(cuda, kernel, a);
+    if (kernel != FLAT_PLAIN)
+        return by_format<FORMAT_F16>(a->w.format, [](auto f) { return flat_launch<f.value>; })(cuda, kernel,
+                                                                                               a);
     WITH_OPERAND(cuda, code = launch_plain<T>(cuda, a));
     return code;
 }

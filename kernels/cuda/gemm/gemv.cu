@@ -1,15 +1,9 @@
 // GEMVs of the ops.
 #include "kernels/cuda/gemm/gemv.cuh"
+#include "kernels/cuda/device/by_format.cuh"
 
 static GemvLaunch *kernels_for(int format) {
-    static GemvLaunch *const ALL[] = {
-        gemv_launch<FORMAT_F32>, gemv_launch<FORMAT_F16>, gemv_launch<FORMAT_BF16>, gemv_launch<FORMAT_Q8>,
-        gemv_launch<FORMAT_Q8S>, gemv_launch<FORMAT_Q8M>, gemv_launch<FORMAT_Q4>,   gemv_launch<FORMAT_Q4M>,
-        gemv_launch<FORMAT_IQ4>, gemv_launch<FORMAT_FP4>, gemv_launch<FORMAT_Q2>,   gemv_launch<FORMAT_Q3>,
-        gemv_launch<FORMAT_Q5>,  gemv_launch<FORMAT_Q5M>, gemv_launch<FORMAT_Q6>,   gemv_launch<FORMAT_E4M3>,
-        gemv_launch<FORMAT_NF4>};
-    static_assert(sizeof ALL / sizeof *ALL == FORMAT_W8, "a kernel for each format but W8");
-    return ALL[format];
+    return by_format<FORMAT_F32>(format, [](auto f) { return gemv_launch<f.value>; });
 }
 
 bool gemv_built(int format) {

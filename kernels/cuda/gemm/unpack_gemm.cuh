@@ -5,7 +5,6 @@
 #include "kernels/cuda/flat/flat.cuh"
 
 // y = x · Wᵀ by tiles of `tokens` rows of x, 256 or 128; n is any number, what flat GEMMs need besides may be absent.
-typedef cudaError_t UnpackLaunch(const CudaBackend *cuda, const FlatArguments &a, int tokens);
 template <Format FORMAT>
 MAY_LACK cudaError_t unpack_launch(const CudaBackend *cuda, const FlatArguments &a,
                                    int tokens); // unpack_format.cu
