@@ -1,4 +1,4 @@
-// Experts' GEMMs of few tokens: those of flat/flat_wgmma.cuh on Hopper, of flat/flat_copy.cuh on other cards, over many
+// Experts' GEMMs of few tokens: those of flat/flat_wgmma.cuh on Hopper, of flat/flat_mma.cuh on other cards, over many
 // matrices that lie one below the other, each for rows of x of its own, the pairs of a token and an expert in the experts'
 // order.
 //
@@ -9,7 +9,7 @@
 #define PALAVER_KERNELS_CUDA_EXPERTS_FLAT_CUH
 
 #include "kernels/cuda/experts/experts.cuh"
-#include "kernels/cuda/flat/flat_copy.cuh"
+#include "kernels/cuda/flat/flat_mma.cuh"
 #include "kernels/cuda/flat/flat_wgmma.cuh"
 
 // A walk through a block's steps, tile after tile: for all pairs of one, its expert's rows one below the other.
@@ -118,18 +118,19 @@ __global__ void __maxnreg__((FlatRing<FORMAT, TILES>::REGISTERS))
 // Grid: as many blocks as multiprocessors.
 template <class T, int FORMAT, int TILES>
 __global__ void __launch_bounds__(PIECE_THREADS, 1)
-    expert_flat_copy_kernel(const __grid_constant__ FlatArguments a, const ExpertFlatTiles tiles) {
+    expert_flat_mma_kernel(const __grid_constant__ FlatArguments a, const ExpertFlatTiles tiles) {
 #ifndef __CUDA_ARCH_FEAT_SM90_ALL
-    typedef FlatCopyRing<FORMAT, TILES> Ring;
+    typedef FlatMmaRing<FORMAT, TILES> Ring;
     extern __shared__ __align__(1024) char memory[];
     ExpertFlatWalk walk(tiles, a.w.rows, (a.w.cols + Ring::COLUMNS - 1) / Ring::COLUMNS, 1);
-    FlatCopies<T, FORMAT, TILES, ExpertFlatWalk> copies(a, shared_at(memory), walk, walk.left * walk.n_steps);
+    FlatMmaCopies<T, FORMAT, TILES, ExpertFlatWalk> copies(a, shared_at(memory), walk,
+                                                           walk.left * walk.n_steps);
     copies.begin();
     let_next_begin();
     int w_stage = 0, x_stage = 0;
     for (; walk.left > 0; walk.next_tile()) {
         float c[TILES][4] = {};
-        flat_copy_steps(copies, 0, walk.n_steps, w_stage, x_stage, c);
+        flat_mma_steps(copies, 0, walk.n_steps, w_stage, x_stage, c);
         end_expert_tile<T, InOrder, TILES>(a, walk, c);
     }
 #endif

@@ -8,9 +8,9 @@ using Operand = typename std::conditional<FORMAT == FORMAT_BF16, __nv_bfloat16, 
 
 template <int FORMAT, int TILES>
 static cudaError_t launch_by_mma(CudaBackend *cuda, const FlatArguments *a, const ExpertFlatTiles &tiles) {
-    auto kernel = expert_flat_copy_kernel<Operand<FORMAT>, FORMAT, TILES>;
+    auto kernel = expert_flat_mma_kernel<Operand<FORMAT>, FORMAT, TILES>;
     size_t shared;
-    const cudaError_t code = prepare_flat_copy(cuda, kernel, FlatCopyRing<FORMAT, TILES>::BYTES, &shared);
+    const cudaError_t code = prepare_flat_mma(cuda, kernel, FlatMmaRing<FORMAT, TILES>::BYTES, &shared);
     return code == cudaSuccess
                ? launch_dependent(cuda, kernel, cuda->device.card.n_sms, PIECE_THREADS, shared, *a, tiles)
                : code;

@@ -1,8 +1,8 @@
 // The flat GEMMs on cards other than Hopper: W and x come by cp.async into rings in shared memory, W in pieces of 128 bytes
 // a row (gemm/pieces.cuh), which are a block's steps, x in parts of as many columns or fewer, and go to mma.m16n8k16. A warp
 // takes 16 rows of W.
-#ifndef PALAVER_KERNELS_CUDA_FLAT_FLAT_COPY_CUH
-#define PALAVER_KERNELS_CUDA_FLAT_FLAT_COPY_CUH
+#ifndef PALAVER_KERNELS_CUDA_FLAT_FLAT_MMA_CUH
+#define PALAVER_KERNELS_CUDA_FLAT_FLAT_MMA_CUH
 
 #include "kernels/cuda/device/launch.cuh"
 #include "kernels/cuda/device/ptx.cuh"
@@ -11,7 +11,7 @@
 
 static_assert((int)FLAT_ROWS == PIECE_ROWS && FLAT_WARPS * 32 == PIECE_THREADS, "all warps copy a tile");
 
-template <int FORMAT, int TILES> struct FlatCopyRing {
+template <int FORMAT, int TILES> struct FlatMmaRing {
     static constexpr int COLUMNS = Pieces<FORMAT>::COLUMNS, X_MOST = TILES < 8 ? 256 : 128,
                          X_COLUMNS = COLUMNS < X_MOST ? COLUMNS : X_MOST, // of a part
         PARTS = COLUMNS / X_COLUMNS;                                      // of a piece
@@ -32,8 +32,8 @@ template <int FORMAT, int TILES> struct FlatCopyRing {
 };
 
 // A block's steps on their way into its rings, of which it has n_steps.
-template <class T, int FORMAT, int TILES, class Walk> struct FlatCopies {
-    typedef FlatCopyRing<FORMAT, TILES> Ring;
+template <class T, int FORMAT, int TILES, class Walk> struct FlatMmaCopies {
+    typedef FlatMmaRing<FORMAT, TILES> Ring;
     const FlatArguments &a;
     uint32_t w, x;
     Walk at;
@@ -43,14 +43,14 @@ template <class T, int FORMAT, int TILES, class Walk> struct FlatCopies {
     int rows = 0;      // of W that the tile has
     const char *first; // of them
 
-    __device__ FlatCopies(const FlatArguments &arguments, uint32_t ring, const Walk &walk, int n_steps)
+    __device__ FlatMmaCopies(const FlatArguments &arguments, uint32_t ring, const Walk &walk, int n_steps)
         : a(arguments), w(ring), x(ring + Ring::W_STAGES * Ring::W_BYTES), at(walk), left(n_steps) {
         if (left > 0) begin_tile();
     }
 
     // The first parts: W's before the kernel before has ended, which x waits for.
     __device__ void begin() {
-        FlatCopies ahead = *this;
+        FlatMmaCopies ahead = *this;
         for (int i = 0; i < Ring::W_STAGES - 1 && ahead.left > 0; i++) ahead.copy_w(), ahead.next_step();
         w_stage = ahead.w_stage;
         kernels_before();
@@ -119,7 +119,7 @@ template <class T, int FORMAT, int TILES, class Walk> struct FlatCopies {
 // A part of a piece: c += W · xᵀ, 16 columns after the other; first: the part's first 16 columns among the piece's.
 template <class T, int FORMAT, int TILES>
 __device__ inline void multiply_part(PieceRows<FORMAT, 1> &w, int first, uint32_t x, float (&c)[TILES][4]) {
-    constexpr int N = FlatCopyRing<FORMAT, TILES>::X_COLUMNS / 16;
+    constexpr int N = FlatMmaRing<FORMAT, TILES>::X_COLUMNS / 16;
     const int lane = threadIdx.x % 32;
     uint32_t b[4];
 #pragma unroll
@@ -143,9 +143,9 @@ __device__ inline void multiply_part(PieceRows<FORMAT, 1> &w, int first, uint32_
 
 // c += the products of a tile's steps [step, step + n), while copies go on ahead. Stages: of the rings, those of the first.
 template <class T, int FORMAT, int TILES, class Walk>
-__device__ inline void flat_copy_steps(FlatCopies<T, FORMAT, TILES, Walk> &copies, int step, int n,
-                                       int &w_stage, int &x_stage, float (&c)[TILES][4]) {
-    typedef FlatCopyRing<FORMAT, TILES> Ring;
+__device__ inline void flat_mma_steps(FlatMmaCopies<T, FORMAT, TILES, Walk> &copies, int step, int n,
+                                      int &w_stage, int &x_stage, float (&c)[TILES][4]) {
+    typedef FlatMmaRing<FORMAT, TILES> Ring;
     PieceRows<FORMAT, 1> rows;
 #pragma unroll 1
     for (const int end = step + n; step < end; step++) {
@@ -168,21 +168,21 @@ __device__ inline void flat_copy_steps(FlatCopies<T, FORMAT, TILES, Walk> &copie
 
 // Grid: as many blocks as multiprocessors, one on each, or as there are steps.
 template <class T, int FORMAT, int TILES>
-__global__ void __launch_bounds__(PIECE_THREADS, 1)
-    flat_copy_kernel(const __grid_constant__ FlatArguments a) {
+__global__ void __launch_bounds__(PIECE_THREADS, 1) flat_mma_kernel(const __grid_constant__ FlatArguments a) {
 #ifndef __CUDA_ARCH_FEAT_SM90_ALL // there flat_wgmma.cuh takes what this could
-    typedef FlatCopyRing<FORMAT, TILES> Ring;
+    typedef FlatMmaRing<FORMAT, TILES> Ring;
     extern __shared__ __align__(1024) char memory[];
     const FlatShare share(a.w, Ring::COLUMNS);
     const int begin = share.begin(blockIdx.x), end = share.begin(blockIdx.x + 1);
     let_next_begin();
-    FlatCopies<T, FORMAT, TILES, FlatWalk> copies(a, shared_at(memory), FlatWalk(share, begin), end - begin);
+    FlatMmaCopies<T, FORMAT, TILES, FlatWalk> copies(a, shared_at(memory), FlatWalk(share, begin),
+                                                     end - begin);
     copies.begin();
     int w_stage = 0, x_stage = 0;
     for (int u = begin, tile = u / share.n_steps, step = u % share.n_steps; u < end; tile++, step = 0) {
         const int n = min(end - u, share.n_steps - step);
         float c[TILES][4] = {};
-        flat_copy_steps(copies, step, n, w_stage, x_stage, c);
+        flat_mma_steps(copies, step, n, w_stage, x_stage, c);
         u += n;
         if (gather_tile<TILES>(a, share, begin, end, tile, c)) end_tile<T, InOrder, TILES>(a, tile, c);
     }
@@ -194,29 +194,29 @@ __global__ void __launch_bounds__(PIECE_THREADS, 1)
 // Readies a kernel with a ring of so many bytes; *shared: with what it takes besides, so that a multiprocessor has no room
 // for a second block: were two on one and none on another, all would wait for them.
 template <class Kernel>
-static cudaError_t prepare_flat_copy(const CudaBackend *cuda, Kernel kernel, size_t bytes, size_t *shared) {
+static cudaError_t prepare_flat_mma(const CudaBackend *cuda, Kernel kernel, size_t bytes, size_t *shared) {
     const size_t more_than_half = cuda->device.card.shared_limit / 2 + 1;
     *shared = bytes > more_than_half ? bytes : more_than_half;
     return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)*shared);
 }
 
 template <class T, int FORMAT, int TILES>
-static cudaError_t launch_flat_copy_tiles(const CudaBackend *cuda, const FlatArguments *a) {
-    typedef FlatCopyRing<FORMAT, TILES> Ring;
-    auto kernel = flat_copy_kernel<T, FORMAT, TILES>;
+static cudaError_t launch_flat_mma_tiles(const CudaBackend *cuda, const FlatArguments *a) {
+    typedef FlatMmaRing<FORMAT, TILES> Ring;
+    auto kernel = flat_mma_kernel<T, FORMAT, TILES>;
     size_t shared;
-    const cudaError_t code = prepare_flat_copy(cuda, kernel, Ring::BYTES, &shared);
+    const cudaError_t code = prepare_flat_mma(cuda, kernel, Ring::BYTES, &shared);
     if (code != cudaSuccess) return code;
     const int blocks = min(cuda->device.card.n_sms, FlatShare(a->w, Ring::COLUMNS).total);
     return launch_dependent(cuda, kernel, blocks, PIECE_THREADS, shared, *a);
 }
 
 template <class T, int FORMAT>
-static cudaError_t launch_flat_copy(const CudaBackend *cuda, const FlatArguments *a) {
-    if (a->n <= 8) return launch_flat_copy_tiles<T, FORMAT, 1>(cuda, a);
-    if (a->n <= 16) return launch_flat_copy_tiles<T, FORMAT, 2>(cuda, a);
-    if (a->n <= 32) return launch_flat_copy_tiles<T, FORMAT, 4>(cuda, a);
-    return launch_flat_copy_tiles<T, FORMAT, 8>(cuda, a);
+static cudaError_t launch_flat_mma(const CudaBackend *cuda, const FlatArguments *a) {
+    if (a->n <= 8) return launch_flat_mma_tiles<T, FORMAT, 1>(cuda, a);
+    if (a->n <= 16) return launch_flat_mma_tiles<T, FORMAT, 2>(cuda, a);
+    if (a->n <= 32) return launch_flat_mma_tiles<T, FORMAT, 4>(cuda, a);
+    return launch_flat_mma_tiles<T, FORMAT, 8>(cuda, a);
 }
 
 #endif
