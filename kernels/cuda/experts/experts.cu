@@ -20,10 +20,10 @@ static ExpertsWay way_of(const CudaBackend *cuda, const Layer *layer) {
     return dispatch_experts(&step);
 }
 
-// Whether the pairs of bf16 are f16.
+// Whether pairs and g are f16 where the operand type is bf16: where tiles unpack W, to halves.
 static bool halved(const CudaBackend *cuda, const Layer *layer, ExpertsWay way) {
-    return way == EXPERTS_FLAT ? cuda->operand == DTYPE_BF16 && layer->gate_up.part[0].format != FORMAT_BF16
-                               : experts_halved(cuda, layer);
+    return cuda->operand == DTYPE_BF16 && layer->gate_up.part[0].format != FORMAT_BF16 &&
+           (way == EXPERTS_FLAT || (way == EXPERTS_GROUPED && experts_tiled(cuda, layer)));
 }
 
 static char *shared_g(const CudaBackend *cuda, void *g) {

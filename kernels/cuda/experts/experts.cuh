@@ -98,8 +98,6 @@ Status experts_flat_down(CudaBackend *cuda, const Layer *layer, const void *g, E
 
 // Whether all experts go in one launch.
 bool experts_tiled(const CudaBackend *cuda, const Layer *layer);
-// Whether pairs and g are f16 where the operand type is bf16.
-bool experts_halved(const CudaBackend *cuda, const Layer *layer);
 // Of a tile.
 int experts_tile_pairs(const CudaBackend *cuda, const Layer *layer);
 // g = activation(gate)·up of the pairs; pairs = down·g.

@@ -36,12 +36,6 @@ static GroupWay way_of(const CudaBackend *cuda, const Layer *layer, const Linear
                                                                                          : GROUPS_APART;
 }
 
-bool experts_halved(const CudaBackend *cuda, const Layer *layer) {
-    const GroupWay way = way_of(cuda, layer, &layer->gate_up);
-    return cuda->operand == DTYPE_BF16 && experts_tiled(cuda, layer) &&
-           (way == GROUPS_UNPACKED || (way == GROUPS_BY_MMA && experts_quantised(layer)));
-}
-
 int experts_tile_pairs(const CudaBackend *cuda, const Layer *layer) {
     return by_mma(cuda, layer) ? EXPERT_TILE_PAIRS : 2 * TILE_TOKENS;
 }
