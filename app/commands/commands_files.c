@@ -64,6 +64,16 @@ Status commands_files_save(Chat *chat, const char *argument, Error *error) {
     return STATUS_OK;
 }
 
+// What can be loaded, ours or others', is objects of JSON.
+static Status check_object(const char *path, const char *text, Error *error) {
+    const char first = text[strspn(text, " \t\r\n")];
+    if (!first || first == '{') return STATUS_OK;
+    return error_set(error, STATUS_FILE,
+                     "%s: not a conversation: what /save writes can be loaded, and what /export does as json "
+                     "or jsonl",
+                     path);
+}
+
 Status commands_files_load(Chat *chat, const char *argument, Error *error) {
     char path[PATH_ROOM], note[TRANSCRIPT_NOTE_ROOM] = "", *text;
     size_t size;
@@ -73,9 +83,11 @@ Status commands_files_load(Chat *chat, const char *argument, Error *error) {
     encoding_drop_mark(text, &size);
     TranscriptHeader header = transcript_header(chat_transcript(chat));
     header.stream = chat_seed_next_stream(chat);
-    Status status = import_is_export(text, size)
-                        ? import_parse(path, text, size, &header, &transcript, error)
-                        : transcript_recover(path, text, size, &transcript, note, error);
+    Status status = check_object(path, text, error);
+    if (!status)
+        status = import_is_export(text, size)
+                     ? import_parse(path, text, size, &header, &transcript, error)
+                     : transcript_recover(path, text, size, &transcript, note, error);
     free(text);
     if (!status && *note) screen_warn(chat_screen(chat), "[%s]", note);
     if (!status) status = chat_record_load(chat, transcript, NULL, error);

@@ -90,7 +90,7 @@ static void test_what_cannot_be_loaded(void **state) {
         {"{\"messages\": [{\"role\": \"robot\", \"content\": \"a\"}]}\n", "messages[0]: the role is"},
         {"{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}], \"tools\": []}\n",
          "unknown key \"tools\""},
-        {"# a talk\n\n## user 1.1\n\nHello\n", "not a JSON object"},
+        {"# a talk\n\n## user 1.1\n\nHello\n", "what /export does as json or jsonl"},
         {"{\"messages\": [", "not a JSON object: it ends before all is closed that was begun"},
     };
     char script[400];
