@@ -52,6 +52,8 @@ typedef struct TuningOps {
     Status (*card)(const char *device, CardFacts *facts, Error *error);
     // What the built-in table was made for: "Hopper".
     const char *(*built_in)(const Backend *backend);
+    // From how many rows on that has the library for weights of a type; 0: it has none of it.
+    int (*library_from)(const Backend *backend, DType type);
     LinearShape (*shape)(const Backend *backend, LinearKind kind, const Layer *layer, const Head *head);
     // The way that n rows of a step of kind ANY take by the table in force.
     LinearWay (*choice)(const Backend *backend, const LinearShape *shape, int n);

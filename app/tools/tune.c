@@ -53,7 +53,8 @@ static void fill_table(const Tuning *tuning, TuneTimes times, DispatchTable *tab
         TuningTimes of[TUNING_COUNTS];
         if (row_of(table, shape)) continue;
         times_of(times, l, of);
-        table->rows[table->n++] = tuning_row(shape, TUNING_ROWS, of, TUNING_COUNTS);
+        table->rows[table->n++] =
+            tuning_row(shape, TUNING_ROWS, of, TUNING_COUNTS, tuning_library_from(tuning, shape));
     }
 }
 

@@ -174,16 +174,23 @@ static double excess_of(const DispatchRow *row, const int *rows, const TuningTim
     return sum;
 }
 
-DispatchRow tuning_row(const LinearShape *shape, const int *rows, const TuningTimes *times, int counts) {
+int tuning_library_from(const Tuning *t, const LinearShape *shape) {
+    return t->ops->library_from(t->engine->backend, shape->type);
+}
+
+DispatchRow tuning_row(const LinearShape *shape, const int *rows, const TuningTimes *times, int counts,
+                       int beyond) {
+    const int last = rows[counts - 1];
     DispatchRow best = {shape->n_out, shape->n_in, shape->type, 1, 1};
     double least = excess_of(&best, rows, times, counts);
     for (int flat = 1; flat <= DISPATCH_GEMV_MOST + 1; flat++)
         for (int i = 0; i <= counts; i++) {
             DispatchRow row = best;
-            row.flat_from = flat, row.library_from = i < counts ? rows[i] : rows[counts - 1] + 1;
+            row.flat_from = flat, row.library_from = i < counts ? rows[i] : last + 1;
             if (row.library_from < flat) continue;
             double excess = excess_of(&row, rows, times, counts);
             if (excess < least) least = excess, best = row;
         }
+    if (best.library_from > last && best.library_from < beyond) best.library_from = beyond;
     return best;
 }

@@ -51,7 +51,12 @@ Status tuning_read_speed(Tuning *tuning, double *bytes_a_second, Error *error);
 LinearWay tuning_best(const TuningTimes *times);
 double tuning_excess(const TuningTimes *times, LinearWay way);
 
+// From how many rows on the built-in table has the library for such a layer; 0: it has no such row.
+int tuning_library_from(const Tuning *tuning, const LinearShape *shape);
+
 // The row of a table that comes closest to the best way for all `counts` numbers of rows [counts], with times [counts].
-DispatchRow tuning_row(const LinearShape *shape, const int *rows, const TuningTimes *times, int counts);
+// Where that is the flat GEMM to the last, it goes on to `beyond`, if that is more.
+DispatchRow tuning_row(const LinearShape *shape, const int *rows, const TuningTimes *times, int counts,
+                       int beyond);
 
 #endif

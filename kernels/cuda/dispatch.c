@@ -176,6 +176,13 @@ const char *dispatch_class(const Card *card) {
     return has_wgmma(card) ? "Hopper" : "cards without Hopper's code";
 }
 
+int dispatch_library_from(const Card *card, DType type) {
+    const DispatchTable *table = dispatch_built_in(card);
+    for (int i = 0; i < table->n; i++)
+        if (table->rows[i].type == type) return table->rows[i].library_from;
+    return 0;
+}
+
 static const DispatchRow *find_row(const DispatchTable *table, const GemmCase *g) {
     for (int i = 0; table && i < table->n; i++) {
         const DispatchRow *row = &table->rows[i];
@@ -203,7 +210,7 @@ LinearWay dispatch_linear(const Card *card, const GemmCase *g) {
     if (g->way) return LINEAR_BY_TABLE;
     if (!row) return library ? LINEAR_LIBRARY : LINEAR_FLAT;
     // Without tensor cores a flat GEMM reads W for every row of x again, and the library has it unpacked first.
-    const bool fast = dispatch_flat(card, g->operand, g->format) != FLAT_PLAIN;
+    const bool fast = dispatch_flat(card, g->operand, g->format) != FLAT_PLAIN && !g->plain;
     if (gemv && (g->n < row->flat_from || (g->quantised && !fast && g->n < row->library_from)))
         return LINEAR_GEMV;
     const bool flat = g->n < row->library_from && fast;

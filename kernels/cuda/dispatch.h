@@ -157,6 +157,7 @@ typedef struct GemmCase {
     int n_parts;      // matrices that W is made of
     Format format;    // of the first
     bool quantised;   // all of them are, with an even number of rows each
+    bool plain;       // one of them has no flat kernel on tensor cores, though the first may have
     Fp8Inputs inputs; // how inputs may be rounded, which W's scales suit
     bool rounded;     // and that they are
     GemmEpilogue epilogue;
@@ -188,6 +189,8 @@ LinearWay dispatch_linear(const Card *card, const GemmCase *gemm);
 // The table built in for a class of cards, and the class: "Hopper", "cards without Hopper's code".
 const DispatchTable *dispatch_built_in(const Card *card);
 const char *dispatch_class(const Card *card);
+// library_from of its row for weights of a type; 0: it has none.
+int dispatch_library_from(const Card *card, DType type);
 // Weights of which type stand for a format in a table; DTYPE_COUNT: none, its kernels are not chosen by tables.
 DType dispatch_type(Format format);
 

@@ -192,9 +192,14 @@ static const char *tuning_built_in(const Backend *backend) {
     return dispatch_class(&((const CudaBackend *)backend)->device.card);
 }
 
+static int tuning_library_from(const Backend *backend, DType type) {
+    return dispatch_library_from(&((const CudaBackend *)backend)->device.card, type);
+}
+
 const TuningOps CUDA_TUNING = {
     .card = device_card,
     .built_in = tuning_built_in,
+    .library_from = tuning_library_from,
     .shape = tuning_shape,
     .choice = tuning_choice,
     .prepare = tuning_prepare,

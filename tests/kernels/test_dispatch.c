@@ -181,6 +181,9 @@ static void short_steps_read_quantised_weights_once(void **state) {
         assert_int_equal(dispatch_gemm(&HOPPER, &c), hopper);
         assert_int_equal(dispatch_gemm(&AMPERE, &c), others);
         assert_int_equal(dispatch_gemm(&PORTABLE, &c), others);
+        c.plain = true, c.quantised = false; // a matrix beside that no tensor cores take
+        assert_int_equal(dispatch_gemm(&AMPERE, &c), n < 3 ? GEMM_GEMV : GEMM_LIBRARY);
+        c.plain = false, c.quantised = true;
         c.operand = DTYPE_BF16; // no tensor cores take them so
         assert_int_equal(dispatch_gemm(&HOPPER, &c), n <= GEMV_MOST ? GEMM_GEMV : GEMM_LIBRARY);
         c = dispatch_cases_gemm(STEP_READING, EPILOGUE_STORE, n); // no prompt shows how long its pieces are

@@ -107,6 +107,9 @@ static void built_in_tables_are_whole(void **state) {
             assert_int_equal(rows, 1);
         }
     assert_ptr_equal(dispatch_built_in(&PORTABLE), dispatch_built_in(&AMPERE));
+    assert_int_equal(dispatch_library_from(&HOPPER, DTYPE_Q4_0), 65);
+    assert_int_equal(dispatch_library_from(&AMPERE, DTYPE_Q6_K), 257);
+    assert_int_equal(dispatch_library_from(&AMPERE, DTYPE_COUNT), 0);
 }
 
 int main(int argc, char **argv) {

@@ -154,6 +154,11 @@ static const char *faulty_built_in(const Backend *backend) {
     return "paper tigers";
 }
 
+static int faulty_library_from(const Backend *backend, DType type) {
+    (void)backend, (void)type;
+    return 193;
+}
+
 static LinearShape faulty_shape(const Backend *backend, LinearKind kind, const Layer *layer,
                                 const Head *head) {
     (void)backend, (void)layer, (void)head;
@@ -191,8 +196,16 @@ static Status faulty_read_speed(Backend *backend, double *bytes_a_second, Error 
     return STATUS_OK;
 }
 
-static const TuningOps FAULTY_TUNING = {faulty_card,    faulty_built_in, faulty_shape,     faulty_choice,
-                                        faulty_prepare, faulty_run,      faulty_read_speed};
+static const TuningOps FAULTY_TUNING = {
+    .card = faulty_card,
+    .built_in = faulty_built_in,
+    .library_from = faulty_library_from,
+    .shape = faulty_shape,
+    .choice = faulty_choice,
+    .prepare = faulty_prepare,
+    .run = faulty_run,
+    .read_speed = faulty_read_speed,
+};
 
 __attribute__((visibility("default"))) const Ops *palaver_cuda_ops(int abi);
 

@@ -21,8 +21,11 @@ static GemmCase case_of(const CudaBackend *cuda, const Gemm *g) {
     c.n = g->n, c.rows = g->w->rows, c.cols = g->w->cols;
     c.n_parts = g->w->n_parts, c.format = (Format)g->w->part[0].format;
     c.quantised = true;
-    for (int i = 0; i < c.n_parts; i++)
-        c.quantised = c.quantised && format_grouped(g->w->part[i].format) && g->w->part[i].rows % 2 == 0;
+    for (int i = 0; i < c.n_parts; i++) {
+        const Weight *w = &g->w->part[i];
+        c.quantised = c.quantised && format_grouped(w->format) && w->rows % 2 == 0;
+        c.plain = c.plain || dispatch_flat(&cuda->device.card, c.operand, (Format)w->format) == FLAT_PLAIN;
+    }
     c.inputs = suited_inputs(cuda, g);
     c.rounded = c.inputs && g->x_scales;
     c.epilogue = g->epilogue;
