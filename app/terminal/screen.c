@@ -101,8 +101,7 @@ void screen_watch_interrupt(Screen *screen, const atomic_int *interrupt) {
 bool screen_write(const Screen *screen, int file, const char *bytes, size_t n) {
     const bool terminal =
         file == STDOUT_FILENO ? screen->traits.reply_terminal : screen->traits.notice_terminal;
-    return terminal || !screen->interrupt ? file_write_all(file, bytes, n)
-                                          : file_write_until(file, bytes, n, screen->interrupt);
+    return file_write_until(file, bytes, n, terminal ? NULL : screen->interrupt);
 }
 
 void screen_close(Screen *screen) {

@@ -131,45 +131,32 @@ Status file_read_stream(FILE *file, const char *name, size_t limit, char **text,
     return status;
 }
 
-bool file_write_all(int file, const char *data, size_t size) {
-    while (size) {
-        ssize_t n = write(file, data, size);
-        if (n > 0) {
-            data += n;
-            size -= (size_t)n;
-            continue;
-        }
-        if (n == 0) errno = EIO;
-        if (n < 0 && errno == EINTR) continue;
-        if (n == 0 || (errno != EAGAIN && errno != EWOULDBLOCK)) return false;
-        struct pollfd wait = {.fd = file, .events = POLLOUT};
-        poll(&wait, 1, -1);
-    }
-    return true;
-}
-
 // write() waits for who reads, until a signal ends that.
 bool file_write_until(int file, const char *data, size_t size, const atomic_int *stop) {
     enum { A_MOMENT = 100, A_SECOND = 1000 };
     struct pollfd room = {.fd = file, .events = POLLOUT};
     while (size) {
-        if (*stop && poll(&room, 1, A_SECOND) != 1) {
+        if (stop && *stop && poll(&room, 1, A_SECOND) != 1) {
             errno = EINTR;
             return false;
         }
-        const ssize_t n =
-            write(file, data, size < PIPE_BUF ? size : PIPE_BUF); // for so much there is room then
+        // Where poll() says so, there is room for so much.
+        const ssize_t n = write(file, data, stop && size > PIPE_BUF ? PIPE_BUF : size);
         if (n == 0) errno = EIO;
         if (n > 0) {
             data += n;
             size -= (size_t)n;
         } else if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
-            poll(&room, 1, A_MOMENT);
+            poll(&room, 1, stop ? A_MOMENT : -1);
         } else if (n == 0 || errno != EINTR) {
             return false;
         }
     }
     return true;
+}
+
+bool file_write_all(int file, const char *data, size_t size) {
+    return file_write_until(file, data, size, NULL);
 }
 
 void file_sync_name(const char *path) {

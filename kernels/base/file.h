@@ -46,7 +46,7 @@ bool file_write_all(int file, const char *data, size_t size);
 
 #ifndef __cplusplus // whose atomics are others
 // The same to who may not read at all: once *stop is set, that he reads on is waited for no longer than a second each time,
-// and it is EINTR.
+// and it is EINTR. NULL: nothing stops it.
 bool file_write_until(int file, const char *data, size_t size, const atomic_int *stop);
 #endif
 

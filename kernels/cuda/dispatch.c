@@ -176,21 +176,20 @@ const char *dispatch_class(const Card *card) {
     return has_wgmma(card) ? "Hopper" : "cards without Hopper's code";
 }
 
-int dispatch_library_from(const Card *card, DType type) {
-    const DispatchTable *table = dispatch_built_in(card);
-    for (int i = 0; i < table->n; i++)
-        if (table->rows[i].type == type) return table->rows[i].library_from;
-    return 0;
-}
-
-static const DispatchRow *find_row(const DispatchTable *table, const GemmCase *g) {
+// type: what dispatch_type() gives.
+static const DispatchRow *find_row(const DispatchTable *table, DType type, int n_out, int n_in) {
     for (int i = 0; table && i < table->n; i++) {
         const DispatchRow *row = &table->rows[i];
         bool any = row->n_out == 0 && row->n_in == 0;
-        bool same = dispatch_type(format_of(row->type)) == dispatch_type(g->format);
-        if (same && (any || (row->n_out == g->rows && row->n_in == g->cols))) return row;
+        bool same = dispatch_type(format_of(row->type)) == type;
+        if (same && (any || (row->n_out == n_out && row->n_in == n_in))) return row;
     }
     return NULL;
+}
+
+int dispatch_library_from(const Card *card, DType type) {
+    const DispatchRow *row = find_row(dispatch_built_in(card), type, 0, 0);
+    return row ? row->library_from : 0;
 }
 
 static bool gemv_fits(const Card *card, const GemmCase *g) {
@@ -202,8 +201,9 @@ static bool gemv_fits(const Card *card, const GemmCase *g) {
 }
 
 LinearWay dispatch_linear(const Card *card, const GemmCase *g) {
-    const DispatchRow *row = find_row(g->table, g);
-    if (!row) row = find_row(dispatch_built_in(card), g);
+    const DType type = dispatch_type(g->format);
+    const DispatchRow *row = find_row(g->table, type, g->rows, g->cols);
+    if (!row) row = find_row(dispatch_built_in(card), type, g->rows, g->cols);
     bool gemv = gemv_fits(card, g), library = !g->counted;
     if (g->way == LINEAR_FLAT || (g->way == LINEAR_GEMV && gemv) || (g->way == LINEAR_LIBRARY && library))
         return g->way;

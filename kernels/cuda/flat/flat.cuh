@@ -15,8 +15,9 @@
 enum {
     FLAT_ROWS = 128, // of W in a tile: 16 for each of
     FLAT_WARPS = 8,
-    FLAT_MOST = 64,       // rows of x at once
-    FLAT_BLOCKS_A_SM = 2, // of a multiprocessor, at most
+    FLAT_MOST = 64, // rows of x at once
+    FLAT_PART_ROWS =
+        2 * FLAT_MOST, // those that a block has room to leave sums of; tiles of prompts have so many
 };
 
 // ---- the kernels ---------------------------------------------------------------------------------------------
@@ -37,8 +38,7 @@ struct FlatArguments {
     Activation activation;
     // EPILOGUE_HEADS: without biases and norms, rotary_dim = head_dim, 64 or 128, a cache in f16.
     HeadArguments heads;
-    // [FLAT_BLOCKS_A_SM x multiprocessors, FLAT_WARPS, FLAT_MOST / 8, 32] sums that blocks leave to others; zeros between
-    // launches. By tiles of prompts, of twice as many rows of x, one block a multiprocessor has as many.
+    // [multiprocessors, FLAT_WARPS, FLAT_PART_ROWS / 8, 32] sums that blocks leave to others; zeros between launches.
     uint4 *parts;
     FlatRoom room;
     bool x_boxed; // they copy a stage of x at once, not 64 columns at a time

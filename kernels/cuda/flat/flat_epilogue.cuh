@@ -72,8 +72,7 @@ template <int TILES> __device__ inline void fetch_for_end(const FlatArguments &a
 //
 // A block that does not begin a tile leaves its sums for the one that does, in a place of its own, and goes on:
 // device/handover.cuh.
-static_assert(FLAT_BLOCKS_A_SM * FLAT_WARPS * (FLAT_MOST / 8) * 32 * sizeof(uint4) <= HANDOVER_A_SM,
-              "a place for each");
+static_assert(FLAT_WARPS * (FLAT_PART_ROWS / 8) * 32 * sizeof(uint4) <= HANDOVER_A_SM, "a place for each");
 
 template <int TILES, class Sum> __device__ inline void leave_part(uint4 *part, const Sum c[TILES][4]) {
 #pragma unroll

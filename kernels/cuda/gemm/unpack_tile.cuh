@@ -106,7 +106,7 @@ template <int TOKENS> struct UnpackWalk {
     template <int TILES> __device__ bool gather(const FlatArguments &a, float (&sums)[TILES][4]) const {
         if (!shared || (first_step() == 0 && end_step() == steps)) return true;
         constexpr int EACH = FLAT_WARPS * TILES * 32; // of a block
-        static_assert(TOKENS > 128 || TILES <= FLAT_BLOCKS_A_SM * (FLAT_MOST / 8), "FlatArguments.parts");
+        static_assert(TOKENS > 128 || TILES <= FLAT_PART_ROWS / 8, "FlatArguments.parts");
         const int clusters = (int)gridDim.x / 2, cluster = (int)blockIdx.x / 2;
         uint4 *part = a.parts + (int64_t)((int)cluster_rank() * clusters + cluster) * EACH +
                       threadIdx.x / 32 * TILES * 32 + threadIdx.x % 32;
