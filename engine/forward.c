@@ -113,6 +113,7 @@ Status forward_step(Forward *f, const Step *step, const LogitRows *wanted, const
     Narrowed narrowed;
     f->current = f->logits;
     f->n_narrowed = -1;
+    const KvLayer *kv = kv_layer_attending(cache->layers, f->model->shape.n_layers);
     Status s = decode(f, step, NULL, &pass, error);
     f->has_logits = !s;
     if (s != STATUS_UNSUPPORTED) return s;
@@ -122,7 +123,7 @@ Status forward_step(Forward *f, const Step *step, const LogitRows *wanted, const
         f->n_narrowed = wanted->n;
     }
     s = f->profile ? profile_begin(f->profile, b, error) : STATUS_OK;
-    if (!s) s = done(&pass, PROFILE_BEGIN, b->ops->begin(b, step, cache->layers, error), error);
+    if (!s) s = done(&pass, PROFILE_BEGIN, b->ops->begin(b, step, kv, error), error);
     if (!s) s = forward_pass(&pass, error);
     if (!s && f->profile) s = profile_end(f->profile, b, error);
     if (f->profile) f->profile->narrowed = f->n_narrowed > 0;

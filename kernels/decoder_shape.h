@@ -79,6 +79,18 @@ typedef struct Latent {
     float norm_eps;
 } Latent;
 
+// A short convolution in the place of attention (LFM 2; Lfm2ShortConv of transformers), in the layers that
+// LayerHeads.convolves names. With h[t] = norm(x[t]; attn_norm) and elements multiplied one by one:
+//   p[t] = (wk·h[t] + bk)·(wv·h[t] + bv);  y[t] = (wq·h[t] + bq)·(conv_bias + Σ conv[j]·p[t - (taps - 1) + j]), 0 <= j < taps,
+// p of what stands before the text being zeros; x += wo·y + bo. All of them have hidden_size = n_heads·head_dim elements. What
+// a token leaves in the cache is p, so that texts are cut, shared and gone on with as everywhere: the first half is its
+// key, the second its value, n_heads/2 heads each, which nothing turns. The tokens before it are those of its sequence's
+// text (StepSequence.earlier), whatever their positions.
+typedef struct Convolution {
+    int taps; // 0: no layer has one; at most CONVOLUTION_MOST_TAPS
+} Convolution;
+enum { CONVOLUTION_MOST_TAPS = 8 };
+
 // How the pairs of a head's first rotary_dim elements lie: (i, i + rotary_dim/2), as Hugging Face
 // stores them, or (2i, 2i+1), as Meta and GGUF's LLaMA do.
 typedef enum RopeKind { ROPE_HALF_SPLIT, ROPE_INTERLEAVED } RopeKind;
@@ -112,6 +124,7 @@ enum { ROPE_MOST_TABLES = 2 };
 typedef struct LayerHeads {
     int n_kv_heads, head_dim;
     int lender; // the layer whose keys and values it looks at, an earlier one; its own number: it has them itself
+    bool convolves; // it does not attend: Convolution
 } LayerHeads;
 
 typedef struct DecoderShape {
@@ -144,7 +157,8 @@ typedef struct DecoderShape {
         alibi_scaled; // the same before they are scaled: slopes are multiplied by attention_scale as well (Falcon)
     Experts experts;
     Latent latent;
-    // Heads of layers differ (Gemma 4): host [n_layers], the caller's; n_kv_heads and head_dim above are those of most, and
+    Convolution convolution;
+    // Heads of layers differ (Gemma 4, LFM 2): host [n_layers], the caller's; n_kv_heads and head_dim above are those of most, and
     // the cache has room for the widest. NULL: they are alike. Intermediate sizes then differ as well, up to
     // intermediate_size.
     const LayerHeads *heads_of_layers;
@@ -197,7 +211,7 @@ static inline int64_t decoder_attended_width(const DecoderShape *s) {
 }
 
 static inline LayerHeads layer_heads(const DecoderShape *s, int layer) {
-    const LayerHeads alike = {s->n_kv_heads, s->head_dim, layer};
+    const LayerHeads alike = {s->n_kv_heads, s->head_dim, layer, false};
     return s->heads_of_layers ? s->heads_of_layers[layer] : alike;
 }
 
@@ -216,6 +230,24 @@ static inline int64_t decoder_kv_width(const DecoderShape *s) {
         if (width > most) most = width;
     }
     return most;
+}
+
+// Rows of a layer's wk, and of its wv.
+static inline int64_t layer_key_rows(const LayerHeads *heads) {
+    return (heads->convolves ? 2 : 1) * (int64_t)heads->n_kv_heads * heads->head_dim;
+}
+
+// Those of the layer that has most.
+static inline int64_t decoder_key_rows(const DecoderShape *s) {
+    int64_t most = (int64_t)s->n_kv_heads * s->head_dim;
+    for (int l = 0; s->heads_of_layers && l < s->n_layers; l++)
+        if (layer_key_rows(&s->heads_of_layers[l]) > most) most = layer_key_rows(&s->heads_of_layers[l]);
+    return most;
+}
+
+// Tokens before a token that its convolutions look at.
+static inline int decoder_earlier(const DecoderShape *s) {
+    return s->convolution.taps > 0 ? s->convolution.taps - 1 : 0;
 }
 
 static inline int decoder_least_kv_heads(const DecoderShape *s) {

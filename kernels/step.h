@@ -52,6 +52,7 @@ typedef struct KvLayer {
     const float *score_bases; // backend memory [n_heads]
     int n_kv_heads, head_dim; // 0: the shape's
     bool borrowed;            // another layer's keys and values: qkv() stores none
+    bool convolves;           // what lies in it is a convolution's (Convolution in kernels/decoder_shape.h)
     // Learned attention sinks (gpt-oss): the sum that weights are divided by has e^sink_scores[h] beside those of head h's
     // scores, and no value. NULL: none.
     const float *sink_scores; // backend memory [n_heads]
@@ -69,6 +70,13 @@ static inline int kv_layer_head_dim(const DecoderShape *shape, const KvLayer *kv
 
 static inline int kv_layer_heads(const DecoderShape *shape, const KvLayer *kv) {
     return kv->n_kv_heads > 0 ? kv->n_kv_heads : shape->n_kv_heads;
+}
+
+// A layer that attends, of kv [n_layers]: how a step is cut goes by such a one.
+static inline const KvLayer *kv_layer_attending(const KvLayer *kv, int n_layers) {
+    for (int l = 0; l < n_layers; l++)
+        if (!kv[l].convolves) return &kv[l];
+    return kv;
 }
 
 // ---- one step ------------------------------------------------------------------------------------------------------
@@ -99,6 +107,10 @@ typedef struct StepSequence {
     // Every index holds the position of its number, since nothing was ever evicted: slot_positions say so as well, and need
     // not be asked.
     bool in_order;
+    // What convolutions look at: the slots of the tokens that come before its first one in the text, the nearest first; of
+    // those behind it the step has the slots. Fewer than decoder_earlier(): the text begins there.
+    int n_earlier;
+    int32_t earlier[CONVOLUTION_MOST_TAPS - 1];
 } StepSequence;
 
 // What the results of a step may depend on.

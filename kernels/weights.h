@@ -79,6 +79,9 @@ typedef struct LayerWeights {
     Matrix q_down, q_down_norm; // [q_rank, hidden_size], [q_rank]; absent: q_rank is 0
     Matrix latent_norm;         // [rank]
     Matrix k_up, v_up;          // [n_heads*rank, plain_dim], [n_heads*value_dim, rank]: f32, f16 or bf16
+    // Of a layer that convolves (Convolution in kernels/decoder_shape.h), whose wq, wk and wv are [hidden_size, hidden_size]:
+    // [1, hidden_size*taps], element after element, and [hidden_size]; the bias may be absent.
+    Matrix conv, conv_bias;
     // What the token's own part of a per-layer embedding (below) adds: [size, hidden_size], [hidden_size, size],
     // [hidden_size]; absent: nothing.
     Matrix token_gate, token_up, token_norm;

@@ -74,11 +74,19 @@ static void print_experts(const Model *m, FILE *out) {
             mega(m->weight_bytes - model_idle_bytes(m)));
 }
 
+static void print_convolutions(const DecoderShape *s, FILE *out) {
+    int n = 0;
+    for (int l = 0; l < s->n_layers; l++) n += s->heads_of_layers[l].convolves;
+    fprintf(out, "layers        %d of %d convolve over %d tokens instead of attending\n", n, s->n_layers,
+            s->convolution.taps);
+}
+
 // Where layers differ.
 static void print_layer_heads(const Model *m, FILE *out) {
     const DecoderShape *s = &m->shape;
     int borrowed = 0;
     if (!s->heads_of_layers) return;
+    if (s->convolution.taps > 0) return print_convolutions(s, out);
     const LayerHeads *last = &s->heads_of_layers[s->n_layers - 1]; // it has no window
     for (int l = 0; l < s->n_layers; l++) borrowed += s->heads_of_layers[l].lender != l;
     fprintf(out, "layers        without a window: heads of %d (%d for keys and values%s)", last->head_dim,

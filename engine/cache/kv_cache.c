@@ -137,6 +137,7 @@ static void take_heads(const DecoderShape *shape, int layer, KvLayer *kv) {
         return;
     }
     kv->n_kv_heads = heads.n_kv_heads, kv->head_dim = heads.head_dim, kv->head_stride = heads.head_dim;
+    kv->convolves = heads.convolves;
 }
 
 Status kv_cache_open(Backend *backend, const CacheOptions *options, const DecoderShape *shape,
@@ -160,7 +161,7 @@ Status kv_cache_open(Backend *backend, const CacheOptions *options, const Decode
         cache->layers[l] = kv_layout_layer(&cache->layout, cache->memory, cache->scales, l);
         cache->layers[l].rope = shape->rope.of_layers ? shape->rope.of_layers[l] : 0;
         if (shape->heads_of_layers) take_heads(shape, l, &cache->layers[l]);
-        cache->layers[l].rotate_keys = cache->layout.type == DTYPE_INT4;
+        cache->layers[l].rotate_keys = cache->layout.type == DTYPE_INT4 && !cache->layers[l].convolves;
         if (cache->sink_scores)
             cache->layers[l].sink_scores = (const float *)cache->sink_scores + (int64_t)l * shape->n_heads;
     }

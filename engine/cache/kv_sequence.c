@@ -38,14 +38,18 @@ static int pages_for(const KvCache *cache, int indexes) {
 }
 
 StepSequence kv_sequence_step(const KvCache *cache, const KvSequence *s, int n) {
-    return (StepSequence){.n_tokens = n,
-                          .n_slots = written(cache, s),
-                          .pages = s->pages,
-                          .n_sinks = s->n_sinks,
-                          .n_evicted = s->n_evicted - s->n_moved,
-                          .rope_set = s->rope_set,
-                          .n_prefix = s->n_prefix,
-                          .in_order = s->n_evicted == 0};
+    StepSequence step = {.n_tokens = n,
+                         .n_slots = written(cache, s),
+                         .pages = s->pages,
+                         .n_sinks = s->n_sinks,
+                         .n_evicted = s->n_evicted - s->n_moved,
+                         .rope_set = s->rope_set,
+                         .n_prefix = s->n_prefix,
+                         .in_order = s->n_evicted == 0};
+    const int most = n > 0 ? CONVOLUTION_MOST_TAPS - 1 : 0; // nobody asks for pages of a step of nothing
+    for (int64_t token = s->length - n - 1; token >= 0 && step.n_earlier < most; token--)
+        step.earlier[step.n_earlier++] = slot_of(cache, s, index_of(cache, s, token));
+    return step;
 }
 
 // ---- pages ---------------------------------------------------------------------------------------------------------

@@ -48,6 +48,9 @@ typedef enum Module {
     MODULE_KV_UP,
     MODULE_K_UP,
     MODULE_V_UP,
+    MODULE_CONV_IN, // of layers that convolve: what makes keys, queries and values, one below the other
+    MODULE_CONV,
+    MODULE_CONV_OUT,
     MODULE_TOKEN_GATE, // of per-layer embeddings
     MODULE_TOKEN_UP,
     MODULE_TOKEN_NORM,
@@ -192,8 +195,10 @@ typedef struct Architecture {
         seen_both_ways; // what stands before a text's first bos_token_id, and positions go by both sides of it
     bool deep_norm;   // residuals are normed, times the root of twice the number of layers (arXiv:2203.00555)
     bool one_kv_head; // whatever config.json says of them
-    bool ffn_halved;  // files tell the feed-forward part's two sizes together
-    bool rope_ratio;  // rope_ratio multiplies the base
+    bool convolves;   // layers may: those that layer_types calls "conv", in GGUF those without KV heads
+    bool ffn_adjusted; // config.json's intermediate size is what Lfm2MLP makes its own of
+    bool ffn_halved;   // files tell the feed-forward part's two sizes together
+    bool rope_ratio;   // rope_ratio multiplies the base
     bool norms_turned; // norms of queries and keys come after RoPE
     bool rope_alpha;   // "dynamic" with an alpha: a base that is multiplied once and for all
     bool temperature;  // queries are sharper far into a text: llama_4_scaling_beta beside the rope's numbers

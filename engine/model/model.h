@@ -69,6 +69,7 @@ typedef struct Model {
     LayerHeads *layer_heads; // shape.heads_of_layers; NULL: they are alike
     int global_head_dim;     // of layers without a window, where they differ
     int usual_intermediate;  // of layers that are not twice as wide
+    bool conv_bias;          // of layers that convolve
     bool same_values;        // layers without a window have keys for values
     int chunk;               // tokens of those chunks; 0: no layer has them
     float *unit_norm; // [shape.head_dim] ones, where heads are normed without weights; NULL: they are not

@@ -37,6 +37,9 @@ const char *const GGUF_MODULES[N_MODULES] = {
     [MODULE_KV_UP] = "attn_kv_b",
     [MODULE_K_UP] = "attn_k_b",
     [MODULE_V_UP] = "attn_v_b",
+    [MODULE_CONV_IN] = "shortconv.in_proj",
+    [MODULE_CONV] = "shortconv.conv",
+    [MODULE_CONV_OUT] = "shortconv.out_proj",
     [MODULE_TOKEN_GATE] = "inp_gate",
     [MODULE_TOKEN_UP] = "proj",
     [MODULE_TOKEN_NORM] = "post_norm",
@@ -50,8 +53,9 @@ const char *const GGUF_MODULES[N_MODULES] = {
 };
 
 static const ArchitectureFamily *const FAMILIES[] = {
-    &architectures_llama,     &architectures_experts,    &architectures_latent, &architectures_gemma,
-    &architectures_post_norm, &architectures_layer_norm, &architectures_first,  &architectures_gpt};
+    &architectures_llama, &architectures_experts,   &architectures_latent,
+    &architectures_gemma, &architectures_post_norm, &architectures_layer_norm,
+    &architectures_first, &architectures_gpt,       &architectures_convolution};
 
 enum { N_FAMILIES = sizeof FAMILIES / sizeof *FAMILIES };
 

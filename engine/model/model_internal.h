@@ -70,6 +70,11 @@ Status model_take_latent(Model *model, const ParamSource *source, int layer, con
 // Where heads differ by layer: global_head_dim and token_size, after the shape; the rest after the windows.
 Status model_read_global_head(Model *model, const ParamSource *source, Error *error);
 Status model_read_layer_heads(Model *model, const ParamSource *source, Error *error);
+// Layers that convolve: how wide the feed-forward part is beside them, after the sizes; which they are, after the windows;
+// and the weights that one has in the place of attention's.
+Status model_adjust_ffn(Model *model, const ParamSource *source, Error *error);
+Status model_read_convolution(Model *model, const ParamSource *source, Error *error);
+Status model_take_convolution(Model *model, const ParamSource *source, int layer, Error *error);
 // Norms of heads that are apart: model->unit_norm, after the experts; and those of a layer.
 Status model_read_unit_norm(Model *model, const ParamSource *source, Error *error);
 Status model_take_head_norms(Model *model, const ParamSource *source, int layer, Error *error);

@@ -32,6 +32,7 @@ struct Layer {
     bool row_norms;                                    // q_norm and k_norm are of whole rows, not of heads
     float *bq, *bk, *bv, *bo, *b_gate, *b_up, *b_down; // NULL: none
     float *router_bias, *choice_bias, *expert_scale;   // NULL: none
+    float *conv, *conv_bias;                           // NULL: none
     float *vectors;                                    // the allocation they all lie in
     void *panels; // of its matrices of 16-bit floats (weights/panels.c); NULL: none
 };
@@ -97,7 +98,7 @@ typedef struct CpuBackend {
     float *fixed_scale;
     float *ordered; // rows as matrices with an order take them, of shapes with orders_inputs
     float *fp8;     // the same as DTYPE_E4M3 takes it, of shapes with fp8_inputs
-    float *k, *v;   // [max_tokens, n_kv_heads*head_dim]
+    float *k, *v;   // [max_tokens, decoder_key_rows()]
     // Of latents: what q_down gives; expanded queries, then values; inputs of products of heads, [n_heads, max_tokens,
     // of_heads_width].
     float *q_down, *expanded, *of_heads; // [max_tokens, q_rank], [max_tokens, n_heads*(head, or value_dim)]
@@ -242,6 +243,11 @@ void cpu_qkv_finish(CpuBackend *cpu, const Layer *layer, const KvLayer *kv, void
 Status cpu_latent_qkv(CpuBackend *cpu, const Layer *layer, const float *x, const KvLayer *kv, float *q);
 // What wo takes [n_tokens, n_heads*value_dim], in scratch, of what attend() gave.
 const float *cpu_latent_values(CpuBackend *cpu, const Layer *layer, const float *y);
+
+// ---- ops/convolve.c: of layers that convolve ------------------------------------------------------------
+
+Status cpu_convolve(CpuBackend *cpu, const Layer *layer, const float *x, const KvLayer *kv, float *y,
+                    Error *error);
 
 // ---- weights/weights.c: load_layer, load_head; the rest: one op of ops.h each -------------------------
 

@@ -20,7 +20,7 @@ int64_t cpu_scratch_layout(CpuBackend *cpu, int n_threads, char *base) {
     Arena arena = {.base = base};
     int64_t n = cpu->max_tokens, rows = larger(n, cpu->max_logits);
     const int head_dim = decoder_most_head_dim(s);
-    const int64_t heads_width = (int64_t)s->n_heads * head_dim, kv_width = decoder_kv_width(s),
+    const int64_t heads_width = (int64_t)s->n_heads * head_dim, key_rows = decoder_key_rows(s),
                   token_width = (int64_t)s->n_layers * s->token_size;
     const int64_t expanded = larger(decoder_query_width(s), decoder_attended_width(s));
     int64_t wide = decoder_ffn_width(s),
@@ -62,8 +62,8 @@ int64_t cpu_scratch_layout(CpuBackend *cpu, int n_threads, char *base) {
     cpu->fixed_scale = arena_take(&arena, fixed / FIXED_GROUP, sizeof *cpu->fixed_scale);
     cpu->ordered = arena_take(&arena, s->orders_inputs ? quantized : 0, sizeof *cpu->ordered);
     cpu->fp8 = arena_take(&arena, s->fp8_inputs ? quantized : 0, sizeof *cpu->fp8);
-    cpu->k = arena_take(&arena, n * kv_width, sizeof *cpu->k);
-    cpu->v = arena_take(&arena, n * kv_width, sizeof *cpu->v);
+    cpu->k = arena_take(&arena, n * key_rows, sizeof *cpu->k);
+    cpu->v = arena_take(&arena, n * key_rows, sizeof *cpu->v);
     if (s->latent.rank > 0) {
         cpu->of_heads_width = larger(s->latent.rank, s->latent.plain_dim);
         cpu->q_down = arena_take(&arena, n * s->latent.q_rank, sizeof *cpu->q_down);

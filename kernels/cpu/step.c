@@ -53,6 +53,22 @@ static Status check_view(const StepSequence *s, int i, int page_size, int n_sets
     return STATUS_OK;
 }
 
+// What convolutions look at: slots of the sequence's own.
+static Status check_earlier(const StepSequence *s, int i, int page_size, Error *error) {
+    if (s->n_earlier < 0 || s->n_earlier >= CONVOLUTION_MOST_TAPS)
+        return error_set(error, STATUS_DEVICE, "begin: %d tokens before sequence %d", s->n_earlier, i);
+    for (int k = 0; k < s->n_earlier; k++) {
+        bool there = false;
+        for (int64_t page = 0; page < count_pages(s, page_size) && !there; page++)
+            there = s->earlier[k] >= s->pages[page] && s->earlier[k] - s->pages[page] < page_size;
+        if (!there)
+            return error_set(error, STATUS_DEVICE,
+                             "begin: sequence %d comes after slot %d, which is not among its own", i,
+                             s->earlier[k]);
+    }
+    return STATUS_OK;
+}
+
 // A prefix that is seen both ways is read at once: where one of its tokens is in the step, as many are.
 static Status check_prefix(const Step *step, const StepSequence *s, int i, Error *error) {
     int32_t there = 0;
@@ -103,6 +119,7 @@ static Status check_sequences(const Step *step, int n_sets, Error *error) {
         Status status = check_view(s, i, step->page_size, n_sets, error);
         if (!status) status = check_prefix(step, s, i, error);
         if (!status) status = check_slots(step, s, error);
+        if (!status) status = check_earlier(s, i, step->page_size, error);
         if (status) return status;
         next += s->n_tokens;
     }

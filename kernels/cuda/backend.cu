@@ -44,7 +44,7 @@ static size_t layout(CudaBackend *cuda, const BackendOptions *options, char *bas
     size_t tokens = (size_t)options->max_tokens, used = 0;
     size_t rows = tokens > (size_t)options->max_logits ? tokens : (size_t)options->max_logits;
     const size_t of_heads_q = (size_t)s->n_heads * (size_t)decoder_most_head_dim(s);
-    size_t qkv = of_heads_q + 2 * (size_t)decoder_kv_width(s), gate_up = widest_gate_up(s),
+    size_t qkv = of_heads_q + 2 * (size_t)decoder_key_rows(s), gate_up = widest_gate_up(s),
            queries = 2 * of_heads_q;
     size_t wide_row = qkv > gate_up ? qkv : gate_up;
     if (queries > wide_row) wide_row = queries;

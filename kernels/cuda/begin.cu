@@ -93,6 +93,11 @@ Status cuda_check_step(const CudaBackend *cuda, const Step *step, Error *error) 
         if (q->rope_set < 0 || q->rope_set >= rope_sets(&cuda->shape->rope))
             return error_set(error, STATUS_USAGE, "begin: sequence %d has set %d of %d sets of frequencies",
                              s, q->rope_set, rope_sets(&cuda->shape->rope));
+        for (int i = 0; i < q->n_earlier; i++)
+            if (q->n_earlier >= CONVOLUTION_MOST_TAPS || q->earlier[i] < 0)
+                return error_set(error, STATUS_USAGE,
+                                 "begin: sequence %d comes after %d tokens, of which slot %d is one's", s,
+                                 q->n_earlier, q->earlier[i]);
         for (int i = 0; i < n_pages(step, q); i++)
             if (q->pages[i] < 0)
                 return error_set(error, STATUS_USAGE, "begin: page %d of sequence %d is at slot %d", i, s,
@@ -160,6 +165,7 @@ static size_t lay_out(CudaStep *step, const StageRoom *room, char *base) {
     step->rope_sets = take(n), step->drawn = take(n), step->count = take(1);
     step->prefixes = take(n), step->seen = take(n);
     step->temperatures = (float *)take(n);
+    step->earlier = take(n * (size_t)room->earlier);
     step->tiles = (AttendTile *)take(n * sizeof(AttendTile) / 4);
     step->pages.first = take((size_t)room->pages);
     step->split_tiles = (AttendTile *)take((size_t)room->splits * sizeof(AttendTile) / 4);
@@ -270,7 +276,7 @@ static void fill_splits(const CudaBackend *cuda, const Staging *from, const Stag
 }
 
 StageRoom cuda_stage_room(const CudaBackend *cuda, const Step *step, const SplitPlan *plan) {
-    StageRoom room = {step->n_tokens, 0, 0};
+    StageRoom room = {step->n_tokens, 0, 0, decoder_earlier(cuda->shape)};
     for (int s = 0; s < step->n_sequences; s++) {
         const StepSequence *q = &step->sequences[s];
         int few = TileCut(step, plan).few_tiles(q);
@@ -287,7 +293,7 @@ static size_t sink_rope_bytes(const Rope *rope, int n_tokens) {
 // With what the graphs of decode/graph.cu have to spare.
 static size_t room_bytes(const CudaBackend *cuda, const StageRoom *needed, const SplitPlan *plan) {
     StageRoom room = {2 * needed->tokens, needed->splits + needed->splits / 4 + 16,
-                      needed->pages + needed->pages / 4 + 64};
+                      needed->pages + needed->pages / 4 + 64, needed->earlier};
     CudaStep any;
     size_t sink_bytes = sink_rope_bytes(&cuda->shape->rope, room.tokens);
     return cuda_room_bytes(lay_out(&any, &room, NULL) + sink_bytes) +
@@ -310,7 +316,7 @@ size_t cuda_step_bytes(const CudaBackend *cuda, int n_rows, int n_slots) {
     if (of_one > prompt.splits) prompt.splits = of_one;
     step.kind = STEP_DECODING;
     StageRoom row = cuda_stage_room(cuda, &step, &plan),
-              rows = {n_rows, n_rows * row.splits, n_rows * row.pages};
+              rows = {n_rows, n_rows * row.splits, n_rows * row.pages, row.earlier};
     // As many rows of queries as splits of the longest tiles of few tokens hand to each other; shorter ones about as many.
     SplitPlan wide = plan;
     wide.tokens = most < ATTEND_FEW ? most : ATTEND_FEW;
@@ -363,6 +369,22 @@ static void fill_tokens(const DecoderShape *shape, const Staging *from, int room
     *to->count = step->n_tokens;
 }
 
+// The slot of the token so many before a sequence's t-th of the step; -1: the text begins behind it.
+static int32_t slot_before(const Step *step, const StepSequence *s, int t, int back) {
+    if (back <= t) return step->slots[s->first_token + t - back];
+    return back - t <= s->n_earlier ? s->earlier[back - t - 1] : -1;
+}
+
+// What convolutions look at; of tokens beyond the step's nothing.
+static void fill_earlier(const Step *step, const StageRoom *room, CudaStep *to) {
+    for (int i = step->n_tokens * room->earlier; i < room->tokens * room->earlier; i++) to->earlier[i] = -1;
+    for (int s = 0; s < step->n_sequences && room->earlier > 0; s++)
+        for (int t = 0; t < step->sequences[s].n_tokens; t++) {
+            int32_t *own = to->earlier + (int64_t)(step->sequences[s].first_token + t) * room->earlier;
+            for (int i = 0; i < room->earlier; i++) own[i] = slot_before(step, &step->sequences[s], t, i + 1);
+        }
+}
+
 static bool all_in_order(const Step *step) {
     for (int s = 0; s < step->n_sequences; s++)
         if (!step->sequences[s].in_order) return false;
@@ -378,6 +400,7 @@ static void fill_step(const CudaBackend *cuda, const Staging *from, const StageR
     to->in_order = step->kind == STEP_READING && all_in_order(step);
     to->slot_positions = step->slot_positions;
     fill_tokens(cuda->shape, from, room->tokens, to);
+    fill_earlier(step, room, to);
     to->few_tokens = from->plan->tokens, to->tile_tokens = tile_tokens(&from->plan->heads);
     fill_tiles(from, to);
     fill_splits(cuda, from, room, to);

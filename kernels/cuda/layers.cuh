@@ -40,6 +40,7 @@ struct Layer {
     float *q_down_norm, *latent_norm; // NULL: none
     Linear q_up;                      // rows 0: there is none
     Weight k_up, v_up;                // plain
+    float *conv, *conv_bias; // of a layer that convolves, [hidden_size, taps], [hidden_size]; NULL: none
     bool gated;
     Linear gate_up; // rows gate 0, up 0, gate 1, up 1, …; without a gate those of up
     // Of experts, whose gate_up and down, and their biases, stand one below the other. router NULL: a dense layer.

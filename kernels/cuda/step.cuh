@@ -44,6 +44,7 @@ struct CudaStep {
     bool in_order;                                // STEP_READING: all sequences are
     int32_t *ids, *positions, *slots, *n_evicted; // [n_tokens]
     int32_t *rope_sets;                           // [n_tokens]
+    int32_t *earlier; // [n_tokens, StageRoom.earlier] slots of the tokens before, the nearest first; -1: none
     int32_t *prefixes, *seen; // [n_tokens] of their sequences, n_prefix; the last positions that they see
     int32_t *drawn;           // [n_tokens] rows of scratch.drawn that hold their ids; -1: ids does
     float *temperatures;      // [n_tokens] of queries: kernels/temperature.h
@@ -76,6 +77,7 @@ struct SplitPlan {
 // beyond the step's have id and position 0 and slot -1: nothing is stored for them.
 struct StageRoom {
     int tokens, splits, pages;
+    int earlier; // decoder_earlier()
 };
 
 // A step as it is taken over.

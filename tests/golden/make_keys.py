@@ -11,10 +11,10 @@ default.json has the configurations as the classes write them: to_dict() of tran
 back (torch_dtype, rope_scaling, rope_theta), the style of transformers 4.
 
 dense_keys.json, dense_keys.logits and dense_default.json are the same for the models of make_dense.py, experts_… for those
-of make_experts.py, latent_… for those of make_latent.py.
+of make_experts.py, latent_… for those of make_latent.py, convolution_… for those of make_convolution.py.
 
-usage: make_keys.py [first|dense|experts|latent]   (needs numpy, torch, transformers; run it after make_models.py, make_architectures.py, make_dense.py,
-make_experts.py, make_latent.py)
+usage: make_keys.py [first|dense|experts|latent|convolution]   (needs numpy, torch, transformers; run it after make_models.py, make_architectures.py, make_dense.py,
+make_experts.py, make_latent.py, make_convolution.py)
 """
 import json
 import os
@@ -44,6 +44,8 @@ EXPERTS = {name: f"experts/{name}" for name in ("mixtral", "qwen3_moe", "qwen2_m
                                                  "ernie4_5_moe", "gpt_oss", "phimoe", "llama4")}
 # Of make_latent.py, likewise.
 LATENT = {name: f"latent/{name}" for name in ("deepseek_v2", "deepseek_v3", "glm4_moe_lite")}
+# Of make_convolution.py, likewise.
+CONVOLUTION = {name: f"convolution/{name}" for name in ("lfm2", "lfm2-own", "lfm2_moe")}
 GONE = "absent" # of a key that is taken out
 FULL, SLIDING = "full_attention", "sliding_attention"
 YARN = dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=16)
@@ -295,6 +297,26 @@ OWN.update({
     "glm4_moe_lite": FURTHER + SIZES + [(dict(rope_interleave=False), True), (dict(n_group=3, topk_group=1), True),
                                         (dict(mlp_layer_types=["dense", "sparse"]), True), (dict(rms_norm_eps=0.3), True)],
 })
+TAPS = [ # of layers that convolve
+    (dict(conv_L_cache=2), False), (dict(conv_L_cache=9), False), (dict(conv_bias=True), None), (dict(conv_bias=False), None),
+    (dict(norm_eps=0.3), True), (dict(block_norm_eps=0.3), None), (dict(num_key_value_heads=4), False),
+    (dict(num_attention_heads=8), False), (dict(head_dim=20), False), (dict(conv_dim=8), None), (dict(num_heads=2), None),
+    (dict(tie_embedding=True), True), (dict(theta=3.0), None), (dict(conv_use_xavier_init=False), None), (dict(use_pos_enc=False), None),
+    (dict(block_use_swiglu=False), None), (dict(full_attn_idxs=[0]), None), (dict(layer_types=["conv"]), False), (dict(conv_L_cache=GONE), None)]
+OWN.update({
+    "lfm2": TAPS + [(dict(layer_types=["full_attention"] * 5), False), (dict(layer_types=["conv", "other", "conv", "conv", "conv"]), False),
+                    (dict(block_auto_adjust_ff_dim=False), False), (dict(block_auto_adjust_ff_dim=False, intermediate_size=88), True),
+                    (dict(block_multiple_of=11), True), (dict(block_multiple_of=16), False), (dict(block_ffn_dim_multiplier=1.0), False),
+                    (dict(block_ffn_dim_multiplier=None), None), (dict(block_ffn_dim_multiplier=None, intermediate_size=132), None),
+                    (dict(block_ff_dim=100, intermediate_size=7), True), (dict(intermediate_size=101), True)],
+    "lfm2-own": TAPS + [(dict(full_attn_idxs=[1, 2]), False), (dict(full_attn_idxs=[4]), None), (dict(intermediate_size=7), True),
+                        (dict(block_auto_adjust_ff_dim=True), False), (dict(layer_types=["conv", "full_attention", "conv", "conv"]), True),
+                        (dict(block_ff_dim=40), False)],
+    "lfm2_moe": FURTHER + TAPS + [(dict(num_dense_layers=0), False), (dict(num_dense_layers=2), False), (dict(num_dense_layers=GONE), False),
+                                  (dict(use_expert_bias=False), False), (dict(use_expert_bias=GONE), True), (dict(norm_topk_prob=False), True),
+                                  (dict(routed_scaling_factor=0.5), True), (dict(routed_scaling_factor=GONE), True),
+                                  (dict(num_experts=4), False), (dict(moe_intermediate_size=8), False)],
+})
 CHUNKED = "chunked_attention"
 LONG_MSCALE = dict(type="longrope", short_factor=[1.0, 1.05, 1.1, 1.2, 1.5, 1.9], long_factor=[1.1, 1.6, 2.9, 4.3, 5.1, 6.7],
                    original_max_position_embeddings=100)
@@ -369,7 +391,7 @@ NOT_ROTARY = ("phi3", "gptj", "gpt_neox", "opt", "bloom", "mpt")
 
 
 def rows_of(kind):
-    return EVERY + (ROTARY if kind not in NOT_ROTARY and kind not in DENSE and kind not in EXPERTS and kind not in LATENT else []) + OWN[kind]
+    return EVERY + (ROTARY if kind not in NOT_ROTARY and kind not in DENSE and kind not in EXPERTS and kind not in LATENT and kind not in CONVOLUTION else []) + OWN[kind]
 
 
 def logits_of(folder, ids):
@@ -466,12 +488,12 @@ def main():
     torch.set_num_threads(1)
     dense = sorted({"gemma3_text" if name.startswith("gemma3") else "gemma4_text" if name.startswith("gemma4") else "hunyuan_v1_dense" if name == "hunyuan" else name.split("-")[0] for name in DENSE})
     for name, models, kinds in (("", MODELS, MODELS), ("dense_", DENSE, dense), ("experts_", EXPERTS, ["llama4_text" if name == "llama4" else name for name in EXPERTS]),
-                                ("latent_", LATENT, LATENT)):
+                                ("latent_", LATENT, LATENT), ("convolution_", CONVOLUTION, ["lfm2", "lfm2_moe"])):
         if not wanted or (name or "first").rstrip("_") in wanted:
             write_set(name, models, kinds)
     with open(os.path.join(OUT, "PROVENANCE.txt"), "w") as f:
         f.write("Made by tests/golden/make_keys.py with\nPython %s, numpy %s, torch %s, transformers %s.\nThe weights are "
-                "those of tests/golden/models, tests/golden/architectures, tests/golden/dense, tests/golden/experts and tests/golden/latent.\n"
+                "those of tests/golden/models, tests/golden/architectures, tests/golden/dense, tests/golden/experts, tests/golden/latent and\ntests/golden/convolution.\n"
                 % (sys.version.split()[0], np.__version__, torch.__version__, transformers.__version__))
 
 

@@ -44,8 +44,8 @@ static double measure(const Ops *ops, Backend *backend, const Speed *c, const vo
     must(ops->write(backend, positions, at, (size_t)n_slots * 4, &error), &error);
     for (int r = 0; r < c->n_rows; r++) {
         for (int p = 0; p < n_pages; p++) pages[r * n_pages + p] = r * each + p * c->page_size;
-        sequences[r] =
-            (StepSequence){r, 1, c->length, pages + r * n_pages, 64, c->n_evicted, 0, 0, c->n_evicted == 0};
+        sequences[r] = (StepSequence){
+            r, 1, c->length, pages + r * n_pages, 64, c->n_evicted, 0, 0, c->n_evicted == 0, 0, {0}};
         ids[r] = 0, slots[r] = r * each + c->length - 1, last[r] = c->length - 1 + c->n_evicted;
     }
     Step step = {c->n_rows, c->n_rows, ids, last, slots, sequences, c->page_size, positions, STEP_ANY};

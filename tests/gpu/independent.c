@@ -124,8 +124,8 @@ static float *run_rows(Rows *r, const int *which, int n, How how) {
         int row = which[i];
         ids[i] = r->ids[row], positions[i] = r->positions[row], slots[i] = r->slots[row];
         // All are in order, and some are said to be.
-        sequences[i] =
-            (StepSequence){i, 1, r->lengths[row], r->pages + row * r->pages_each, 0, 0, 0, 0, row % 3 != 1};
+        sequences[i] = (StepSequence){
+            i, 1, r->lengths[row], r->pages + row * r->pages_each, 0, 0, 0, 0, row % 3 != 1, 0, {0}};
     }
     Step step = {n, n, ids, positions, slots, sequences, r->c->page_size, s->slot_positions, STEP_DECODING};
     size_t size = (size_t)r->c->vocab * sizeof(float);
@@ -250,7 +250,7 @@ static float *read_prompt(Rows *r, const int *pieces, int turned) {
         slots[i] = r->pages[index / page] + index % page;
     }
     empty_slots(r);
-    const StepSequence other = {0, page, page, r->pages + ring / page, 0, 0, 0, 0, true};
+    const StepSequence other = {0, page, page, r->pages + ring / page, 0, 0, 0, 0, true, 0, {0}};
     if (!turned)
         run_ops(r, &(Step){page, 1, ids + all, positions + all, slots + all, &other, page, s->slot_positions,
                            STEP_READING});
@@ -258,7 +258,7 @@ static float *read_prompt(Rows *r, const int *pieces, int turned) {
         int n = pieces[i] && pieces[i] < all - first ? pieces[i] : all - first,
             before = !turned && n + page <= all ? page : 0;
         const StepSequence sequences[] = {
-            other, {before, n, turned ? ring : first + n, r->pages, 0, 0, 0, 0, !turned}};
+            other, {before, n, turned ? ring : first + n, r->pages, 0, 0, 0, 0, !turned, 0, {0}}};
         int32_t tokens[3][MOST_PROMPT];
         const int32_t *arrays[] = {ids, positions, slots};
         for (int k = 0; k < 3; k++) {

@@ -201,7 +201,8 @@ static void test_decode(Run *r, int index, int position) {
     if (!b->ops->decode) return;
     for (int i = 0; i < 3; i++, index++, position++) {
         int32_t id = (i * 37 + 11) % c->vocab, slots = slot_of(r, index), positions = position;
-        StepSequence sequence = {0, 1, r->n_indexes, r->pages, c->n_sinks, c->n_evicted, 0, c->prefix, false};
+        StepSequence sequence = {0, 1,         r->n_indexes, r->pages, c->n_sinks, c->n_evicted,
+                                 0, c->prefix, false,        0,        {0}};
         Step step = {1, 1, &id, &positions, &slots, &sequence, r->page_size, a->slot_positions, STEP_ANY};
         int windows[TEST_LAYERS] = {c->window, 0};
         Pass pass = side_pass(a, &step, windows);
@@ -244,16 +245,17 @@ static int cut_sequences(Run *r, StepSequence *sequences, int32_t *slots) {
         int index = c->n_rows ? (int)((int64_t)(i + 1) * (c->past + n) / n) - 1 : c->past + i;
         slots[i] = slot_of(r, index);
         if (c->n_rows)
-            sequences[i] = (StepSequence){i, 1, index + 1, r->pages, c->n_sinks, c->n_evicted, 0, 0, false};
+            sequences[i] =
+                (StepSequence){i, 1, index + 1, r->pages, c->n_sinks, c->n_evicted, 0, 0, false, 0, {0}};
     }
     if (c->n_rows) return n;
     sequences[0] =
-        (StepSequence){0, n, r->n_indexes, r->pages, c->n_sinks, c->n_evicted, 0, c->prefix, false};
+        (StepSequence){0, n, r->n_indexes, r->pages, c->n_sinks, c->n_evicted, 0, c->prefix, false, 0, {0}};
     if (n < 3 || c->whole) return 1;
     int half = r->n_pages / 2;
     sequences[0].n_tokens = n / 3;
     sequences[1] = (StepSequence){
-        n / 3, n - n / 3, r->n_indexes - half * r->page_size, r->pages + half, 0, 0, 0, 0, false};
+        n / 3, n - n / 3, r->n_indexes - half * r->page_size, r->pages + half, 0, 0, 0, 0, false, 0, {0}};
     return 2;
 }
 

@@ -12,7 +12,7 @@ typedef struct ArchitectureFamily {
 
 extern const ArchitectureFamily architectures_llama, architectures_experts, architectures_latent,
     architectures_gemma, architectures_post_norm, architectures_layer_norm, architectures_first,
-    architectures_gpt;
+    architectures_gpt, architectures_convolution;
 
 // ---- what many rows say ------------------------------------------------------------------------------------
 

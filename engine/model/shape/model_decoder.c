@@ -30,7 +30,8 @@ static const Size SIZES[] = {
     {{"intermediate_size", "feed_forward_length"}, SHAPE(intermediate_size), MAX_INTERMEDIATE, true},
 };
 
-// In GGUF a size may be told for each layer: the first one's is that of most, and of the others model_layer_heads.c.
+// In GGUF a size may be told for each layer: the first one's is that of most, but for layers that have none of it, and of the
+// others model_layer_heads.c.
 static Status read_first(const ParamSource *source, Key key, int64_t *value, Error *error) {
     char text[KEY_SIZE];
     const MetaValue *list =
@@ -39,8 +40,10 @@ static Status read_first(const ParamSource *source, Key key, int64_t *value, Err
     MetaValue first;
     if (!list || list->type != META_ARRAY) return param_integer(source, key, value, error);
     unread_take_meta(source, text);
-    if (!checkpoint_meta_next(list, &cursor, &first) || first.type != META_INTEGER)
-        return error_set(error, STATUS_FILE, "%s: %s should be a list of numbers", source->path, text);
+    do {
+        if (!checkpoint_meta_next(list, &cursor, &first) || first.type != META_INTEGER)
+            return error_set(error, STATUS_FILE, "%s: %s should be a list of numbers", source->path, text);
+    } while (first.integer == 0);
     *value = first.integer;
     return STATUS_OK;
 }
@@ -49,9 +52,10 @@ static Status read_size(DecoderShape *shape, const ParamSource *source, const Si
     int64_t value = INT64_MIN;
     int *member = (int *)(void *)((char *)shape + size->offset);
     char text[KEY_SIZE];
-    Status status = source->config || !source->architecture->heads_by_window
-                        ? param_integer(source, size->key, &value, error)
-                        : read_first(source, size->key, &value, error);
+    Status status =
+        source->config || !(source->architecture->heads_by_window || source->architecture->convolves)
+            ? param_integer(source, size->key, &value, error)
+            : read_first(source, size->key, &value, error);
     if (status) return status;
     const char *name = source->config || !size->key.gguf ? source_config_key(source, size->key.hf)
                                                          : source_gguf_key(source, size->key.gguf, text);
@@ -319,6 +323,7 @@ Status model_read_shape(Model *model, const ParamSource *source, Error *error) {
     }
     if (!status) status = leave_further_layers(shape, source, error);
     if (a->ffn_halved) shape->intermediate_size /= 2;
+    if (!status) status = model_adjust_ffn(model, source, error);
     if (a->one_kv_head && source->config) shape->n_kv_heads = 1;
     if (!status && !source->config) status = read_gguf_vocab_size(shape, source, error);
     if (!status)

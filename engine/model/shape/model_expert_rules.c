@@ -160,7 +160,7 @@ static bool is_listed(const json_t *list, int layer) {
 
 // A whole number of config.json, or what is meant without it.
 static int64_t number_of(const ParamSource *source, const char *key, int64_t usual) {
-    const json_t *value = json_object_get(source->config, key);
+    const json_t *value = json_object_get(source->config, source_config_key(source, key));
     return json_is_integer(value) ? json_integer_value(value) : usual;
 }
 
@@ -218,7 +218,7 @@ static void take_layer_keys(const ParamSource *source) {
     char text[KEY_SIZE];
     if (!source->config) unread_take_meta(source, source_gguf_key(source, "leading_dense_block_count", text));
     for (int i = 0; i < 3 && source->config; i++)
-        if (keys[i]) unread_take_key(source, NULL, keys[i]);
+        if (keys[i]) unread_take_key(source, NULL, source_config_key(source, keys[i]));
 }
 
 Status model_read_experts(Model *model, const ParamSource *source, Error *error) {

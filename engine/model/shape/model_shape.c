@@ -11,34 +11,45 @@ typedef struct NamedLatent {
     int rotary_dim, shared_size, dense_size;
 } NamedLatent;
 
+// Layers that convolve; the others attend.
+typedef struct NamedConvolution {
+    int taps, n_attending;
+    int attending[16];
+} NamedConvolution;
+
 typedef struct NamedShape {
     const char *name;
     int n_layers, hidden_size, n_heads, n_kv_heads, head_dim, intermediate_size, vocab_size;
     double rope_base;
     int64_t context_length;
     bool tied_head;
-    int n_experts, n_active;   // 0: none; intermediate_size is then an expert's
-    bool gpt_oss;              // biases, and its own activation
-    const NamedLatent *latent; // NULL: none
+    int n_experts, n_active;             // 0: none; intermediate_size is then an expert's
+    bool gpt_oss;                        // biases, and its own activation
+    const NamedLatent *latent;           // NULL: none
+    const NamedConvolution *convolution; // likewise
 } NamedShape;
 
 // From the models' own config.json.
 static const NamedLatent DEEPSEEK_V2_LITE = {{512, 0, 128, 128, 1e-6f}, 64, 2816, 10944},
                          GLM_47_FLASH = {{512, 768, 192, 256, 1e-6f}, 64, 1536, 10240};
 
+static const NamedConvolution LFM2_12B = {3, 6, {2, 5, 8, 10, 12, 14}};
+
 static const NamedShape SHAPES[] = {
-    {"llama2-7b", 32, 4096, 32, 32, 128, 11008, 32000, 1e4, 4096, false, 0, 0, false, NULL},
-    {"llama3.1-8b", 32, 4096, 32, 8, 128, 14336, 128256, 5e5, 131072, false, 0, 0, false, NULL},
-    {"llama3-70b", 80, 8192, 64, 8, 128, 28672, 128256, 5e5, 8192, false, 0, 0, false, NULL},
-    {"llama3.2-1b", 16, 2048, 32, 8, 64, 8192, 128256, 5e5, 131072, true, 0, 0, false, NULL},
-    {"tinyllama-1.1b", 22, 2048, 32, 4, 64, 5632, 32000, 1e4, 2048, false, 0, 0, false, NULL},
-    {"smollm2-135m", 30, 576, 9, 3, 64, 1536, 49152, 1e5, 8192, true, 0, 0, false, NULL},
-    {"mixtral-8x7b", 32, 4096, 32, 8, 128, 14336, 32000, 1e6, 32768, false, 8, 2, false, NULL},
-    {"qwen3-30b-a3b", 48, 2048, 32, 4, 128, 768, 151936, 1e6, 40960, false, 128, 8, false, NULL},
-    {"gpt-oss-20b", 24, 2880, 64, 8, 64, 2880, 201088, 15e4, 131072, false, 32, 4, true, NULL},
+    {"llama2-7b", 32, 4096, 32, 32, 128, 11008, 32000, 1e4, 4096, false, 0, 0, false, NULL, NULL},
+    {"llama3.1-8b", 32, 4096, 32, 8, 128, 14336, 128256, 5e5, 131072, false, 0, 0, false, NULL, NULL},
+    {"llama3-70b", 80, 8192, 64, 8, 128, 28672, 128256, 5e5, 8192, false, 0, 0, false, NULL, NULL},
+    {"llama3.2-1b", 16, 2048, 32, 8, 64, 8192, 128256, 5e5, 131072, true, 0, 0, false, NULL, NULL},
+    {"tinyllama-1.1b", 22, 2048, 32, 4, 64, 5632, 32000, 1e4, 2048, false, 0, 0, false, NULL, NULL},
+    {"smollm2-135m", 30, 576, 9, 3, 64, 1536, 49152, 1e5, 8192, true, 0, 0, false, NULL, NULL},
+    {"mixtral-8x7b", 32, 4096, 32, 8, 128, 14336, 32000, 1e6, 32768, false, 8, 2, false, NULL, NULL},
+    {"qwen3-30b-a3b", 48, 2048, 32, 4, 128, 768, 151936, 1e6, 40960, false, 128, 8, false, NULL, NULL},
+    {"gpt-oss-20b", 24, 2880, 64, 8, 64, 2880, 201088, 15e4, 131072, false, 32, 4, true, NULL, NULL},
     {"deepseek-v2-lite", 27, 2048, 16, 1, 576, 1408, 102400, 1e4, 163840, false, 64, 6, false,
-     &DEEPSEEK_V2_LITE},
-    {"glm-4.7-flash", 47, 2048, 20, 1, 576, 1536, 154880, 1e6, 202752, false, 64, 4, false, &GLM_47_FLASH},
+     &DEEPSEEK_V2_LITE, NULL},
+    {"glm-4.7-flash", 47, 2048, 20, 1, 576, 1536, 154880, 1e6, 202752, false, 64, 4, false, &GLM_47_FLASH,
+     NULL},
+    {"lfm2-1.2b", 16, 2048, 32, 8, 64, 8192, 65536, 1e6, 128000, true, 0, 0, false, NULL, &LFM2_12B},
 };
 
 static const NamedShape *find(const char *name) {
@@ -72,10 +83,12 @@ static void make_latent(Model *m, DType type, LayerWeights *w) {
 
 static void make_heads(Model *m, DType type, LayerWeights *w) {
     const DecoderShape *s = &m->shape;
-    const int64_t q = (int64_t)s->n_heads * s->head_dim, kv = (int64_t)s->n_kv_heads * s->head_dim;
+    const LayerHeads heads = layer_heads(s, w->index);
+    const int64_t q = (int64_t)s->n_heads * s->head_dim, kv = layer_key_rows(&heads);
     w->wq = made_up(m, type, q, s->hidden_size);
     w->wk = made_up(m, type, kv, s->hidden_size);
     w->wv = made_up(m, type, kv, s->hidden_size);
+    if (heads.convolves) w->conv = made_up(m, DTYPE_F32, 1, (int64_t)s->hidden_size * s->convolution.taps);
 }
 
 static void make_layer(Model *m, DType type, bool dense, LayerWeights *w) {
@@ -119,6 +132,28 @@ static void make_rope(Model *m, const NamedShape *named) {
     m->shape.rope = (Rope){.kind = ROPE_HALF_SPLIT, .rotary_dim = n, .inv_freq = m->inv_freq, .magnitude = 1};
     m->rope_base = named->rope_base;
     m->rope_factor = m->residual_scale = 1;
+}
+
+static Status make_convolutions(Model *m, const NamedConvolution *named, Error *error) {
+    DecoderShape *s = &m->shape;
+    if (!named) return STATUS_OK;
+    m->layer_heads = calloc((size_t)s->n_layers, sizeof *m->layer_heads);
+    m->layer_ropes = calloc((size_t)s->n_layers, sizeof *m->layer_ropes);
+    if (!m->layer_heads || !m->layer_ropes)
+        return error_set(error, STATUS_MEMORY, "no memory for a model of %d layers", s->n_layers);
+    for (int l = 0; l < s->n_layers; l++) {
+        m->layer_heads[l] = (LayerHeads){s->n_heads / 2, s->head_dim, l, true};
+        m->layer_ropes[l] = -1;
+    }
+    for (int i = 0; i < named->n_attending; i++) {
+        m->layer_heads[named->attending[i]] =
+            (LayerHeads){s->n_kv_heads, s->head_dim, named->attending[i], false};
+        m->layer_ropes[named->attending[i]] = 0;
+    }
+    s->convolution.taps = named->taps;
+    s->heads_of_layers = m->layer_heads, s->rope.of_layers = m->layer_ropes;
+    m->usual_intermediate = s->intermediate_size;
+    return STATUS_OK;
 }
 
 static Status no_shape(const char *name, Error *error) {
@@ -171,12 +206,17 @@ Status model_of_shape(const char *name, DType type, DType head, Model **out, Err
         m->shape.experts.shared_size = named->latent->shared_size;
         m->shape.attention_scale = 1 / sqrtf((float)(latent->plain_dim + named->latent->rotary_dim));
     }
+    const Status status = make_convolutions(m, named->convolution, error);
+    if (status) {
+        model_close(m);
+        return status;
+    }
     m->context_length = named->context_length;
     m->bos_id = -1;
     m->tied_head = named->tied_head;
     for (int l = 0; l < named->n_layers; l++) {
-        make_layer(m, type, named->n_experts == 0 || (named->latent && l == 0), &m->layers[l]);
         m->layers[l].index = l;
+        make_layer(m, type, named->n_experts == 0 || (named->latent && l == 0), &m->layers[l]);
         if (named->gpt_oss) make_biases(m, &m->layers[l]);
     }
     m->head.norm = made_up(m, DTYPE_F32, 1, named->hidden_size);

@@ -147,7 +147,13 @@ static bool has_from_elsewhere(const Reader *r, Module module) {
            (module == MODULE_V && model->same_values && model->attention_windows[r->layer] == 0);
 }
 
+// A layer that convolves has neither heads nor their norms; model_take_convolution() takes what it has.
+static bool convolves(const Reader *r) {
+    return r->model->layer_heads && r->model->layer_heads[r->layer].convolves;
+}
+
 static bool is_present(const Reader *r, Module module) {
+    if (convolves(r) && module >= MODULE_Q && module <= MODULE_O) return false;
     if (is_of_tokens(module) && r->model->shape.token_size == 0) return false;
     if (has_from_elsewhere(r, module)) return false;
     const Latent *latent = &r->model->shape.latent;
@@ -285,6 +291,7 @@ static Status read_layer(const Reader *all, int index, Error *error) {
         if (!experts || !is_dense(LAYER_WEIGHTS[i].module))
             status = take_module(r, &LAYER_WEIGHTS[i], index, layer, error);
     if (!status && r->model->shape.latent.rank > 0) status = take_latent(r, index, error);
+    if (!status && convolves(r)) status = model_take_convolution(r->model, r->source, index, error);
     if (!status && r->model->same_values && r->model->attention_windows[index] == 0 && !layer->wv.data)
         layer->wv = layer->wk;
     if (!status && r->model->layer_heads) leave_borrowed(r, index);

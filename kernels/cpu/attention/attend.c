@@ -2,12 +2,19 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/kv_layout.h"
 
+#include <string.h>
+
 Status cpu_attend(Backend *backend, const void *q, const KvLayer *kv, int window, void *y, Error *error) {
     CpuBackend *cpu = cpu_backend(backend);
     const DecoderShape *shape = cpu->shape;
     const int head_dim = kv_layer_head_dim(shape, kv);
     const Rope rope = rope_of_table(&shape->rope, kv->rope);
     if (kv_layer_check(kv, head_dim, error)) return error_prefix(error, "attend: ");
+    if (kv->convolves) { // qkv() has done all there is to do
+        if (y != q)
+            memcpy(y, q, sizeof(float) * (size_t)cpu->n_tokens * (size_t)shape->n_heads * (size_t)head_dim);
+        return STATUS_OK;
+    }
     const int64_t angles = kv->rope < 0 ? 0 : cpu_angles(cpu, kv);
     AttentionJob job = {.loops = cpu->loops,
                         .threads = cpu->threads,

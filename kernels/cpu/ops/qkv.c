@@ -157,6 +157,7 @@ Status cpu_qkv(Backend *backend, const Layer *layer, const void *x, const KvLaye
     CpuBackend *cpu = cpu_backend(backend);
     if (kv_layer_check(kv, kv_layer_head_dim(cpu->shape, kv), error)) return error_prefix(error, "qkv: ");
     if (cpu->shape->latent.rank > 0) return cpu_latent_qkv(cpu, layer, x, kv, q);
+    if (kv->convolves) return cpu_convolve(cpu, layer, x, kv, q, error);
     cpu_qkv_products(cpu, layer, x, kv, q);
     if (!layer->row_norms) return STATUS_OK;
     Qkv c = qkv_of(cpu, layer, kv, q);

@@ -68,6 +68,16 @@ static Status make_up(CpuBackend *cpu, void *weights, size_t size, Error *error)
     return made_up_matrices(weights, (int)(size / sizeof(Matrix)), cpu->threads, &cpu->made_up, error);
 }
 
+// Made-up matrices are so alike that sums get large; of products of two of them the cache, of three the layer has to hold
+// the size.
+static void soften_made_up(const CpuBackend *cpu, LayerWeights *w) {
+    static const float SMALL = 1.0f / 64;
+    if (!cpu->makes_up || !layer_heads(cpu->shape, w->index).convolves || w->attn_norm.type != DTYPE_F32)
+        return;
+    float *norm = (float *)(uintptr_t)w->attn_norm.data; // of make_up()'s own memory
+    for (int64_t i = 0; i < w->attn_norm.cols; i++) norm[i] = SMALL;
+}
+
 static Need norm_bias_of(const DecoderShape *s) {
     return s->norm == NORM_LAYER ? OPTIONAL : NEVER;
 }
@@ -94,10 +104,11 @@ static void expect_attention(const DecoderShape *s, Layer *layer, Checklist *lis
     const bool latent = attends(w) && l->rank > 0, low = latent && l->q_rank > 0,
                apart = layer_norms_rows(s, w) || s->head_layer_norms;
     const Need needed = attends(w) ? REQUIRED : NEVER, of_keys = s->heads_of_layers ? OPTIONAL : needed,
-               plain = latent ? NEVER : OPTIONAL;
+               plain = latent ? NEVER : OPTIONAL, of_taps = attends(w) && heads.convolves ? REQUIRED : NEVER,
+               tap_bias = of_taps == REQUIRED ? OPTIONAL : NEVER, of_norms = heads.convolves ? NEVER : plain;
     const int64_t hidden = s->hidden_size,
                   q_width = latent ? decoder_query_width(s) : (int64_t)s->n_heads * heads.head_dim,
-                  kv_width = (int64_t)heads.n_kv_heads * heads.head_dim,
+                  kv_width = layer_key_rows(&heads), taps = s->convolution.taps,
                   attended = latent ? decoder_attended_width(s) : q_width;
     Norm *norm = &layer->attn_norm;
     const Expected rows[] = {
@@ -111,11 +122,13 @@ static void expect_attention(const DecoderShape *s, Layer *layer, Checklist *lis
         {"bv", &w->bv, 1, kv_width, plain, .vector = &layer->bv},
         {"attn_post_norm", &w->attn_post_norm, 1, hidden, OPTIONAL, .offset = s->norm_offset,
          .vector = &layer->attn_post_norm.weight},
-        {"q_norm", &w->q_norm, 1, apart ? q_width : heads.head_dim, plain, .offset = s->norm_offset,
+        {"conv", &w->conv, 1, hidden * taps, of_taps, .vector = &layer->conv},
+        {"conv_bias", &w->conv_bias, 1, hidden, tap_bias, .vector = &layer->conv_bias},
+        {"q_norm", &w->q_norm, 1, apart ? q_width : heads.head_dim, of_norms, .offset = s->norm_offset,
          .vector = &layer->q_norm},
-        {"k_norm", &w->k_norm, 1, apart ? kv_width : heads.head_dim, plain, .offset = s->norm_offset,
+        {"k_norm", &w->k_norm, 1, apart ? kv_width : heads.head_dim, of_norms, .offset = s->norm_offset,
          .vector = &layer->k_norm},
-        {"v_norm", &w->v_norm, 1, heads.head_dim, plain, .vector = &layer->v_norm},
+        {"v_norm", &w->v_norm, 1, heads.head_dim, of_norms, .vector = &layer->v_norm},
         {"wo", &w->wo, hidden, attended, .need = needed},
         {"bo", &w->bo, 1, hidden, OPTIONAL, .vector = &layer->bo},
     };
@@ -212,6 +225,7 @@ Status cpu_load_layer(Backend *backend, const LayerWeights *host, Layer **out, E
     layer->weights = *host;
     Status status = make_up(cpu, &layer->weights, sizeof layer->weights, error);
     if (!status) {
+        soften_made_up(cpu, &layer->weights);
         expect_attention(s, layer, &list);
         expect_feed_forward(s, layer, &list);
         expect_latents(s, layer, &list);

@@ -186,7 +186,8 @@ static Status prepare(CudaBackend *cuda, const DecodeStep *t, DecodeGraph **grap
     Status status = cuda_check_step(cuda, t->step, error);
     if (!status && !cuda->graphs) status = graphs_open(cuda, error);
     if (!status) status = cuda_reserve_handover(cuda, error);
-    if (!status) status = cuda_split_plan(cuda, t->step, &heads, t->kv, &plan, error);
+    if (!status)
+        status = cuda_split_plan(cuda, t->step, &heads, kv_layer_attending(t->kv, s->n_layers), &plan, error);
     if (status) return status;
     StageRoom room = cuda_stage_room(cuda, t->step, &plan);
     room.tokens = rows_of_graph(cuda, room.tokens);

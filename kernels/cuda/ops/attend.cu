@@ -105,6 +105,14 @@ Status cuda_attend(Backend *backend, const void *q, const KvLayer *kv, int windo
     call.heads = AttendHeads{s->n_heads, kv_layer_heads(s, kv), kv_layer_head_dim(s, kv)};
     Status status = kv_layer_check(kv, call.heads.head_dim, error);
     if (status) return error_prefix(error, "attend: ");
+    if (kv->convolves) { // qkv() has done all there is to do
+        const size_t bytes = (size_t)cuda->step.n_tokens * (size_t)s->n_heads * (size_t)call.heads.head_dim *
+                             (cuda->operand == DTYPE_F32 ? 4 : 2);
+        return y == q
+                   ? STATUS_OK
+                   : cuda_check(cudaMemcpyAsync(y, q, bytes, cudaMemcpyDeviceToDevice, cuda->device.stream),
+                                error, "attend: %zu bytes", bytes);
+    }
     call.type = cuda->operand;
     call.q = q;
     call.y = y;

@@ -3,6 +3,7 @@
 #include "kernels/cuda/gemm/gemm.cuh"
 #include "kernels/cuda/heads.cuh"
 #include "kernels/cuda/latent/latent.cuh"
+#include "kernels/cuda/ops/convolve.cuh"
 #include "kernels/cuda/rope.cuh"
 #include "kernels/temperature.h"
 
@@ -55,6 +56,27 @@ static Status store_products(CudaBackend *cuda, const Layer *layer, Gemm *gemm, 
     return cuda_gemm(cuda, gemm, error);
 }
 
+// Of a layer that convolves; the norm is the GEMM's.
+static Status convolve(CudaBackend *cuda, const Layer *layer, const KvLayer *kv, Gemm *gemm, void *y,
+                       Error *error) {
+    const DecoderShape *s = cuda->shape;
+    ConvolveArguments a = {};
+    a.n_tokens = cuda->step.n_tokens;
+    a.bias = layer->b_qkv, a.conv = layer->conv, a.conv_bias = layer->conv_bias, a.taps = s->convolution.taps;
+    a.n_heads = s->n_heads, a.n_kv_heads = kv_layer_heads(s, kv), a.head_dim = kv_layer_head_dim(s, kv);
+    a.slots = cuda->step.slots, a.earlier = cuda->step.earlier, a.kv = *kv;
+    Status status = store_products(cuda, layer, gemm, error);
+    cudaError_t code = cudaSuccess;
+    if (status) return status;
+    cuda->step.chosen.heads = "convolve";
+    if (stores_sums(cuda, layer))
+        code = convolve_finish<__nv_bfloat16, float>(cuda, a, y);
+    else
+        WITH_OPERAND(cuda, (code = convolve_finish<T, T>(cuda, a, y)));
+    return cuda_check(code, error, "a convolution over %d of [%d, %d heads of %d]", a.taps, a.n_tokens,
+                      a.n_heads, a.head_dim);
+}
+
 Status cuda_qkv(Backend *backend, const Layer *layer, const void *x, const KvLayer *kv, void *q,
                 Error *error) {
     CudaBackend *cuda = cuda_backend(backend);
@@ -71,8 +93,11 @@ Status cuda_qkv(Backend *backend, const Layer *layer, const void *x, const KvLay
     gemm.heads = &a, gemm.chosen = &cuda->step.chosen.qkv;
     Status status = kv_layer_check(kv, a.head_dim, error);
     if (!status) status = gemm_take_norm(cuda, &gemm, (const float *)x, NULL, layer->attn_norm, error);
-    if (!status) status = cuda_gemm(cuda, &gemm, error);
-    if (status == STATUS_UNSUPPORTED) {
+    if (!status && kv->convolves)
+        status = convolve(cuda, layer, kv, &gemm, q, error);
+    else if (!status)
+        status = cuda_gemm(cuda, &gemm, error);
+    if (status == STATUS_UNSUPPORTED && !kv->convolves) {
         status = store_products(cuda, layer, &gemm, error);
         if (!status) status = finish_heads(cuda, a, layer, NULL, q, error);
     }

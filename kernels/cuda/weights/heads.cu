@@ -7,7 +7,7 @@ struct HeadRows {
 };
 static HeadRows rows_of(const DecoderShape *s, const LayerWeights *h) {
     const LayerHeads heads = layer_heads(s, h->index);
-    const int64_t kv = (int64_t)heads.n_kv_heads * heads.head_dim;
+    const int64_t kv = layer_key_rows(&heads);
     return HeadRows{(int64_t)s->n_heads * heads.head_dim,
                     heads.lender == h->index || !s->heads_of_layers ? kv : 0};
 }

@@ -22,7 +22,7 @@ static bool common_format(DType a, DType b, Format *format) {
     return !(fine && with_min);
 }
 
-enum { LAYER_VECTORS = 23 };
+enum { LAYER_VECTORS = 25 };
 
 // Experts one below the other in the matrices of a layer's feed-forward part, and its intermediate size.
 static int64_t experts_of(const DecoderShape *s, const LayerWeights *h) {
@@ -60,6 +60,8 @@ static void vectors_of_layer(const DecoderShape *s, const LayerWeights *h, Layer
         {"q_norm", &h->q_norm, apart ? head * s->n_heads : head, offset, 1, false, &l->q_norm},
         {"k_norm", &h->k_norm, apart ? head * heads.n_kv_heads : head, offset, 1, false, &l->k_norm},
         {"v_norm", &h->v_norm, head, 0, 1, false, &l->v_norm},
+        {"conv", &h->conv, hidden * s->convolution.taps, 0, 1, attends(h) && heads.convolves, &l->conv},
+        {"conv_bias", &h->conv_bias, hidden, 0, 1, false, &l->conv_bias},
         {"bo", &h->bo, hidden, 0, 1, false, &l->bo},
         {"b_gate", &h->b_gate, wide, 0, 1, false, &l->b_gate},
         {"b_up", &h->b_up, wide, 0, 1, false, &l->b_up},

@@ -12,6 +12,7 @@
 #define GOLDEN_DENSE GOLDEN "/dense"
 #define GOLDEN_EXPERTS GOLDEN "/experts"
 #define GOLDEN_LATENT GOLDEN "/latent"
+#define GOLDEN_CONVOLUTION GOLDEN "/convolution"
 
 enum { GOLDEN_MAX_IDS = 64, GOLDEN_MAX_CASES = 4 };
 

@@ -1,0 +1,177 @@
+// Layers that convolve instead of attending (LFM 2): which they are, how wide the feed-forward part is beside them, and
+// where their weights lie.
+#include "engine/model/config/param.h"
+#include "engine/model/config/unread.h"
+#include "engine/model/model_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+// ---- which they are ----------------------------------------------------------------------------------------
+
+// config.json: by name in layer_types, else all that full_attn_idxs does not have.
+static Status kinds_from_config(const Model *model, const ParamSource *source, LayerHeads *heads,
+                                Error *error) {
+    const json_t *types = json_object_get(source->config, "layer_types"),
+                 *attending = json_object_get(source->config, "full_attn_idxs");
+    const int n = model->shape.n_layers;
+    unread_take_key(source, NULL, "layer_types"), unread_take_key(source, NULL, "full_attn_idxs");
+    if (json_is_array(types)) {
+        for (int l = 0; l < n; l++) {
+            const char *type = json_string_value(json_array_get(types, (size_t)l));
+            heads[l].convolves = type && strcmp(type, "conv") == 0;
+            if (json_array_size(types) != (size_t)n || !type ||
+                (!heads[l].convolves && strcmp(type, "full_attention") != 0))
+                return error_set(error, STATUS_FILE,
+                                 "%s: layer_types should name %d layers, \"conv\" or \"full_attention\"",
+                                 source->path, n);
+        }
+        return STATUS_OK;
+    }
+    if (!json_is_array(attending)) return STATUS_OK; // all attend
+    for (int l = 0; l < n; l++) heads[l].convolves = true;
+    for (size_t i = 0; i < json_array_size(attending); i++) {
+        const json_t *layer = json_array_get(attending, i);
+        const json_int_t at = json_is_integer(layer) ? json_integer_value(layer) : -1;
+        if (at < 0 || at >= n)
+            return error_set(error, STATUS_FILE, "%s: full_attn_idxs[%zu] is none of %d layers", source->path,
+                             i, n);
+        heads[at].convolves = false;
+    }
+    return STATUS_OK;
+}
+
+// GGUF: those that have no KV heads.
+static Status kinds_from_gguf(const Model *model, const ParamSource *source, LayerHeads *heads,
+                              Error *error) {
+    char text[KEY_SIZE];
+    const char *key = source_gguf_key(source, "attention.head_count_kv", text);
+    const MetaValue *list = checkpoint_meta(source->checkpoint, key);
+    const int n = model->shape.n_layers;
+    MetaCursor cursor = {0};
+    if (!list || list->type != META_ARRAY) return STATUS_OK;
+    for (int l = 0; l < n; l++) {
+        MetaValue value;
+        if (list->count != n || !checkpoint_meta_next(list, &cursor, &value) || value.type != META_INTEGER ||
+            (value.integer != 0 && value.integer != model->shape.n_kv_heads))
+            return error_set(error, STATUS_FILE, "%s: %s should have a number for each of %d layers, 0 or %d",
+                             source->path, key, n, model->shape.n_kv_heads);
+        heads[l].convolves = value.integer == 0;
+    }
+    return STATUS_OK;
+}
+
+static Status read_taps(Model *model, const ParamSource *source, Error *error) {
+    int64_t taps = source->config ? 3 : 0;
+    const DecoderShape *s = &model->shape;
+    Status status = param_integer(source, (Key){"conv_L_cache", "shortconv.l_cache"}, &taps, error);
+    if (!status) status = param_bool(source, (Key){"conv_bias", NULL}, &model->conv_bias, error);
+    if (status) return status;
+    if (taps < 1 || taps > CONVOLUTION_MOST_TAPS)
+        return error_set(error, STATUS_UNSUPPORTED,
+                         "%s: a convolution over %lld tokens; palaver runs 1 to %d", source->path,
+                         (long long)taps, CONVOLUTION_MOST_TAPS);
+    if (s->n_heads * s->head_dim != s->hidden_size || s->n_heads % 2 != 0)
+        return error_set(error, STATUS_UNSUPPORTED,
+                         "%s: %d heads of %d beside a convolution over %d elements; palaver runs models with "
+                         "as many of both, and an even number of heads",
+                         source->path, s->n_heads, s->head_dim, s->hidden_size);
+    model->shape.convolution.taps = (int)taps;
+    return STATUS_OK;
+}
+
+Status model_read_convolution(Model *model, const ParamSource *source, Error *error) {
+    DecoderShape *s = &model->shape;
+    bool some = false;
+    if (!source->architecture->convolves) return STATUS_OK;
+    LayerHeads *heads = model->layer_heads = calloc((size_t)s->n_layers, sizeof *heads);
+    int *ropes = model->layer_ropes = calloc((size_t)s->n_layers, sizeof *ropes);
+    if (!heads || !ropes) return error_set(error, STATUS_MEMORY, "%s: out of memory", source->path);
+    Status status = read_taps(model, source, error);
+    if (!status)
+        status = source->config ? kinds_from_config(model, source, heads, error)
+                                : kinds_from_gguf(model, source, heads, error);
+    for (int l = 0; l < s->n_layers; l++) {
+        heads[l].n_kv_heads = heads[l].convolves ? s->n_heads / 2 : s->n_kv_heads;
+        heads[l].head_dim = s->head_dim, heads[l].lender = l;
+        ropes[l] = heads[l].convolves ? -1 : 0;
+        some |= heads[l].convolves;
+    }
+    if (!some) s->convolution.taps = 0;
+    s->heads_of_layers = heads, s->rope.of_layers = ropes;
+    model->usual_intermediate = s->intermediate_size;
+    return status;
+}
+
+// As the class does (Lfm2MLP): two thirds of what is said, times a factor, up to the next multiple.
+Status model_adjust_ffn(Model *model, const ParamSource *source, Error *error) {
+    int64_t multiple = 256;
+    double factor = 1;
+    bool adjusted = true;
+    int *size = &model->shape.intermediate_size;
+    if (!source->architecture->ffn_adjusted || !source->config) return STATUS_OK;
+    const json_t *said = json_object_get(source->config, "block_ffn_dim_multiplier");
+    Status status = param_integer(source, (Key){"block_multiple_of", NULL}, &multiple, error);
+    if (!status) status = param_bool(source, (Key){"block_auto_adjust_ff_dim", NULL}, &adjusted, error);
+    if (!status) status = param_number(source, (Key){"block_ffn_dim_multiplier", NULL}, &factor, error);
+    if (status || !adjusted) return status;
+    if (multiple < 1 || multiple > 1 << 16 || !(factor > 0 && factor < 1e3))
+        return error_set(error, STATUS_FILE,
+                         "%s: a feed-forward part of %d times two thirds of %g, in multiples of %lld",
+                         source->path, *size, factor, (long long)multiple);
+    int64_t wide = (int64_t)(2 * (double)*size / 3);
+    if (!said || !json_is_null(said)) {
+        wide = (int64_t)(factor * (double)wide);
+        wide = (wide + multiple - 1) / multiple * multiple;
+    }
+    if (wide < 1 || wide > 1 << 22)
+        return error_set(error, STATUS_FILE, "%s: a feed-forward part of %lld", source->path,
+                         (long long)wide);
+    *size = (int)wide;
+    return STATUS_OK;
+}
+
+// ---- their weights -----------------------------------------------------------------------------------------
+
+// [hidden_size, taps], in a Hugging Face folder [hidden_size, 1, taps], as a vector.
+static Status take_taps(Model *model, const ParamSource *source, int layer, Matrix *conv, Error *error) {
+    const DecoderShape *s = &model->shape;
+    const CheckpointTensor *tensor = model_find_tensor(source, MODULE_CONV, layer, "weight");
+    if (!tensor) return model_missing_tensor(model, source, MODULE_CONV, layer, "weight", error);
+    CheckpointTensor flat = *tensor;
+    const int last = tensor->n_dims - 1;
+    const bool fits = (last == 1 || (last == 2 && tensor->shape[1] == 1)) &&
+                      tensor->shape[0] == s->hidden_size && tensor->shape[last] == s->convolution.taps;
+    if (fits) flat.n_dims = 1, flat.shape[0] = (int64_t)s->hidden_size * s->convolution.taps;
+    return model_take_tensor(model, source, &flat, 0, (int64_t)s->hidden_size * s->convolution.taps, conv,
+                             error);
+}
+
+// Of a module [rows, hidden_size]: its weight, and where the model has them its bias.
+static Status take_both(Model *model, const ParamSource *source, Module module, int layer, int64_t rows,
+                        Matrix *weight, Matrix *bias, Error *error) {
+    const CheckpointTensor *tensor = model_find_tensor(source, module, layer, "weight");
+    if (!tensor) return model_missing_tensor(model, source, module, layer, "weight", error);
+    Status status = model_take_tensor(model, source, tensor, rows, model->shape.hidden_size, weight, error);
+    if (status || !model->conv_bias) return status;
+    tensor = model_find_tensor(source, module, layer, "bias");
+    if (!tensor) return model_missing_tensor(model, source, module, layer, "bias", error);
+    return model_take_tensor(model, source, tensor, 0, rows, bias, error);
+}
+
+Status model_take_convolution(Model *model, const ParamSource *source, int layer, Error *error) {
+    const int64_t n = model->shape.hidden_size;
+    LayerWeights *to = &model->layers[layer];
+    Matrix in, in_bias = {0};
+    Status status = take_both(model, source, MODULE_CONV_IN, layer, 3 * n, &in, &in_bias, error);
+    if (!status) status = take_both(model, source, MODULE_CONV_OUT, layer, n, &to->wo, &to->bo, error);
+    if (!status) status = take_taps(model, source, layer, &to->conv, error);
+    if (status) return status;
+    to->wk = model_take_first(&in, n), to->bk = model_take_first(&in_bias, n);
+    to->wq = model_take_first(&in, n), to->bq = model_take_first(&in_bias, n);
+    to->wv = in, to->bv = in_bias;
+    if (!model->conv_bias) return STATUS_OK;
+    const CheckpointTensor *bias = model_find_tensor(source, MODULE_CONV, layer, "bias");
+    if (!bias) return model_missing_tensor(model, source, MODULE_CONV, layer, "bias", error);
+    return model_take_tensor(model, source, bias, 0, n, &to->conv_bias, error);
+}

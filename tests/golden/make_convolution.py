@@ -1,0 +1,140 @@
+#!/usr/bin/env python3
+"""Small random models with layers that convolve and known logits, in tests/golden/convolution/.
+
+What the files are is said in make_dense.py, whose helpers this uses: folders with config.json in the form of the makers' own
+files or of transformers', golden.json and transformers' logits and greedy text; NAME.gguf has the same weights under the names
+of llama.cpp's converter (heads of keys by layer, 0 where it convolves; the taps as [hidden_size, taps]).
+
+usage: make_convolution.py   (needs numpy, torch, transformers, safetensors, gguf; writes PROVENANCE.txt)
+"""
+import os
+import shutil
+import sys
+
+import gguf
+import numpy as np
+import safetensors
+import torch
+import transformers
+from safetensors.torch import load_file, save_file
+
+import make_dense
+from make_models import SEED, finish, gguf_version
+
+OUT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "convolution")
+make_dense.OUT = OUT
+CONV, FULL = "conv", "full_attention"
+EXPERTS = dict(num_experts=6, num_experts_per_tok=2, moe_intermediate_size=24, num_dense_layers=1, use_expert_bias=True)
+
+make_dense.MODELS = {
+    # As transformers saves them.
+    "lfm2": dict(model_type="lfm2", num_hidden_layers=5, norm_eps=1e-5, rope_parameters=dict(rope_type="default", rope_theta=20000.0),
+                 layer_types=[CONV, CONV, FULL, CONV, FULL], conv_L_cache=3, conv_bias=False, intermediate_size=100,
+                 block_multiple_of=8, block_ffn_dim_multiplier=1.25, block_auto_adjust_ff_dim=True, tie_word_embeddings=True),
+    # As the makers' own first files have them; with biases, which none of theirs has, and the last layer one that convolves.
+    "lfm2-own": dict(model_type="lfm2", num_hidden_layers=4, norm_eps=1e-5, rope_theta=1000000.0, full_attn_idxs=[1],
+                     conv_L_cache=4, conv_bias=True, conv_dim=40, conv_dim_out=40, block_dim=40,
+                     block_ff_dim=48, block_auto_adjust_ff_dim=False, block_ffn_dim_multiplier=1.0, block_multiple_of=256,
+                     block_norm_eps=1e-5, block_use_swiglu=True, use_pos_enc=True, num_heads=4, tie_embedding=False),
+    # No layer attends: what a text goes on with depends on its last nine tokens alone.
+    "lfm2-short": dict(model_type="lfm2", num_hidden_layers=4, norm_eps=1e-5, rope_parameters=dict(rope_type="default", rope_theta=20000.0),
+                       layer_types=[CONV] * 4, conv_L_cache=3, conv_bias=False, intermediate_size=40,
+                       block_auto_adjust_ff_dim=False, tie_word_embeddings=True),
+    "lfm2_moe": dict(model_type="lfm2_moe", num_hidden_layers=4, norm_eps=1e-5, layer_types=[CONV, FULL, CONV, FULL],
+                     conv_L_cache=3, conv_bias=False, norm_topk_prob=True, routed_scaling_factor=1.5,
+                     rope_parameters=dict(rope_type="default", rope_theta=20000.0), tie_word_embeddings=True, **EXPERTS),
+    "lfm2_moe-apart": dict(model_type="lfm2_moe", num_hidden_layers=3, norm_eps=1e-5, layer_types=[CONV, FULL, CONV],
+                           conv_L_cache=3, conv_bias=False, norm_topk_prob=False, routed_scaling_factor=1.0,
+                           rope_theta=20000.0, tie_embedding=True, **EXPERTS),
+}
+
+
+def take_experts_apart(name):
+    """As files of transformers 4 have them."""
+    path = os.path.join(OUT, name, "model.safetensors")
+    apart = {}
+    for key, tensor in load_file(path).items():
+        stem, _, what = key.partition(".experts.")
+        for i, expert in enumerate(tensor if what else ()):
+            if what == "down_proj":
+                apart[f"{stem}.experts.{i}.w2.weight"] = expert.contiguous()
+            else:
+                gate, up = expert.chunk(2)
+                apart[f"{stem}.experts.{i}.w1.weight"], apart[f"{stem}.experts.{i}.w3.weight"] = gate.contiguous(), up.contiguous()
+        if not what:
+            apart[key] = tensor
+    save_file(apart, path, metadata={"format": "pt"})
+
+
+NAMES = {"operator_norm": "attn_norm", "ffn_norm": "ffn_norm", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k",
+         "self_attn.v_proj": "attn_v", "self_attn.out_proj": "attn_output", "self_attn.q_layernorm": "attn_q_norm",
+         "self_attn.k_layernorm": "attn_k_norm", "conv.in_proj": "shortconv.in_proj", "conv.conv": "shortconv.conv",
+         "conv.out_proj": "shortconv.out_proj", "feed_forward.w1": "ffn_gate", "feed_forward.w3": "ffn_up",
+         "feed_forward.w2": "ffn_down", "feed_forward.gate": "ffn_gate_inp"}
+HEAD = {"model.embed_tokens.weight": "token_embd.weight", "model.embedding_norm.weight": "token_embd_norm.weight"}
+
+
+def gguf_tensors(key, value):
+    if key in HEAD:
+        yield HEAD[key], value
+        return
+    layer, rest = key.removeprefix("model.layers.").split(".", 1)
+    if rest == "feed_forward.expert_bias":
+        yield f"blk.{layer}.exp_probs_b.bias", value
+    elif rest == "feed_forward.experts.gate_up_proj":
+        gate, up = np.split(value, 2, axis=1)
+        yield f"blk.{layer}.ffn_gate_exps.weight", gate
+        yield f"blk.{layer}.ffn_up_exps.weight", up
+    elif rest == "feed_forward.experts.down_proj":
+        yield f"blk.{layer}.ffn_down_exps.weight", value
+    else:
+        yield f"blk.{layer}.{NAMES[rest.removesuffix('.weight')]}.weight", value.squeeze(1) if rest == "conv.conv.weight" else value
+
+
+def make_gguf(name, config, state):
+    writer = gguf.GGUFWriter(os.path.join(OUT, f"{name}.gguf"), name.replace("_", ""))
+    writer.add_name(f"palaver golden {name}")
+    writer.add_context_length(config.max_position_embeddings)
+    writer.add_embedding_length(config.hidden_size)
+    writer.add_block_count(config.num_hidden_layers)
+    writer.add_feed_forward_length(88 if name == "lfm2" else config.intermediate_size)
+    writer.add_head_count(config.num_attention_heads)
+    writer.add_head_count_kv([config.num_key_value_heads if kind == FULL else 0 for kind in config.layer_types])
+    writer.add_layer_norm_rms_eps(config.norm_eps)
+    writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
+    writer.add_vocab_size(config.vocab_size)
+    writer.add_shortconv_l_cache(config.conv_L_cache)
+    if name == "lfm2_moe":
+        writer.add_expert_count(config.num_experts)
+        writer.add_expert_used_count(config.num_experts_per_tok)
+        writer.add_expert_feed_forward_length(config.moe_intermediate_size)
+        writer.add_leading_dense_block_count(config.num_dense_layers)
+        writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
+        writer.add_expert_weights_scale(config.routed_scaling_factor)
+    for key, tensor in state.items():
+        for to, value in gguf_tensors(key, tensor.float().numpy()) if key != "lm_head.weight" else ():
+            half = value.ndim >= 2 and not any(part in to for part in ("norm", "shortconv.conv", "ffn_gate_inp"))
+            writer.add_tensor(to, np.ascontiguousarray(value.astype(np.float16 if half and tensor.dtype == torch.float16
+                                                                    else np.float32)))
+    finish(writer)
+
+
+def main():
+    shutil.rmtree(OUT, ignore_errors=True)
+    os.makedirs(OUT)
+    report = []
+    for index, name in enumerate(make_dense.MODELS):
+        config, _, state = make_dense.make_model(name, report, index)
+        if name in ("lfm2", "lfm2_moe"):
+            make_gguf(name, config, state)
+        if name.endswith("-apart"):
+            take_experts_apart(name)
+    with open(os.path.join(OUT, "PROVENANCE.txt"), "w") as f:
+        f.write(f"Made by tests/golden/make_convolution.py (seed {SEED}) with\n"
+                f"Python {sys.version.split()[0]}, numpy {np.__version__}, torch {torch.__version__}, "
+                f"transformers {transformers.__version__}, safetensors {safetensors.__version__}, gguf {gguf_version()}.\n"
+                "Random weights, no one's data; what the files are is said at its top.\n" + "\n".join(report) + "\n")
+
+
+if __name__ == "__main__":
+    main()
