@@ -18,15 +18,18 @@ extern "C" {
 typedef enum NormKind { NORM_RMS, NORM_LAYER } NormKind;
 
 // x·sigmoid(x); x·Φ(x) (Hendrycks & Gimpel, arXiv:1606.08415) by its approximation with tanh, and exact; max(x, 0);
-// its square (So et al., arXiv:2109.08668). The last is of a gate and an up together (gpt-oss):
-// g·sigmoid(1.702·g)·(u + 1), g = min(gate, 7), u = up within ±7.
+// its square (So et al., arXiv:2109.08668). Then that of a gate and an up together (gpt-oss):
+// g·sigmoid(1.702·g)·(u + 1), g = min(gate, 7), u = up within ±7. The last, xIELU (Huang & Schlag, arXiv:2411.13010; its
+// numbers are each layer's own, LayerWeights.xielu), has no gate beside it, no experts and no per-layer embeddings:
+// alpha_p·x² + beta·x of x > 0, else alpha_n·(e^min(x, eps) − 1 − x) + beta·x.
 typedef enum Activation {
     ACTIVATION_SILU,
     ACTIVATION_GELU_TANH,
     ACTIVATION_GELU,
     ACTIVATION_RELU,
     ACTIVATION_RELU2,
-    ACTIVATION_CLAMPED_SWIGLU
+    ACTIVATION_CLAMPED_SWIGLU,
+    ACTIVATION_XIELU
 } Activation;
 enum { CLAMPED_SWIGLU_LIMIT = 7 };
 #define CLAMPED_SWIGLU_ALPHA 1.702f
@@ -199,6 +202,14 @@ static inline int rope_row(const Rope *rope, int table, int set) {
 static inline bool layer_norms_rows(const DecoderShape *shape, const LayerWeights *w) {
     return w->norms_rows || (shape->n_heads > 1 && w->q_norm.data && !shape->head_layer_norms &&
                              w->q_norm.cols == (int64_t)shape->n_heads * shape->head_dim);
+}
+
+// What a layer of a shape with xIELU may not have, or lacks; NULL: all is well.
+static inline const char *layer_xielu_fault(const DecoderShape *shape, const LayerWeights *w) {
+    if (shape->activation != ACTIVATION_XIELU) return NULL;
+    if (w->w_gate.data || w->router.data || shape->token_size > 0)
+        return "xIELU beside a gate, experts or per-layer embeddings";
+    return w->xielu.alpha_p > 0 ? NULL : "xIELU without its numbers";
 }
 
 // Elements of a token's expanded queries, and of what wo takes.

@@ -231,8 +231,9 @@ typedef struct Ops {
     Status (*out)(Backend *backend, const Layer *layer, const void *y, void *x, Error *error);
 
     // h = norm(x; ffn_norm);  g [n_tokens, intermediate_size] = activation(w_gate·h + b_gate) · (w_up·h + b_up), or,
-    // without a gate, activation(w_up·h + b_up). In a layer of experts: which of them each token takes, and, in an order
-    // and a form of the backend's own that down() of the same layer and step reads, what their ups make of it.
+    // without a gate, activation(w_up·h + b_up); xIELU by the layer's own numbers. In a layer of experts: which of them
+    // each token takes, and, in an order and a form of the backend's own that down() of the same layer and step reads, what
+    // their ups make of it.
     Status (*gate_up)(Backend *backend, const Layer *layer, const void *x, void *g, Error *error);
 
     // x [n_tokens, hidden_size] += norm(w_down·g + b_down; ffn_post_norm), without that norm w_down·g + b_down; in a layer

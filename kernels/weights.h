@@ -47,6 +47,11 @@ typedef enum LayerPart {
     LAYER_EXPERTS,         // the feed-forward part, whose shared expert may be missing
 } LayerPart;
 
+// The numbers of a layer's xIELU (ACTIVATION_XIELU), as its formula has them: softplus is already taken.
+typedef struct Xielu {
+    float alpha_p, alpha_n, beta, eps;
+} Xielu;
+
 // The weights of one decoder layer, as the file has them. Absent ones have data == NULL.
 typedef struct LayerWeights {
     Matrix attn_norm, attn_norm_bias; // [hidden_size]; a bias only with layer norm. Absent: h = x (OLMo 2)
@@ -87,6 +92,7 @@ typedef struct LayerWeights {
     Matrix token_gate, token_up, token_norm;
     int index;     // of the layer
     float x_scale; // x is multiplied by it at the layer's end; 0 means 1
+    Xielu xielu;   // of a shape with ACTIVATION_XIELU; else zeros
     LayerPart part;
     bool norms_rows; // q_norm and k_norm are parts of norms of whole rows (kernels/shards)
 } LayerWeights;

@@ -205,6 +205,7 @@ void cpu_scale_x(const CpuBackend *cpu, const Layer *layer, float *x);
 typedef struct GatedLinear {
     Matrix gate, up;
     const float *b_gate, *b_up;
+    const Xielu *xielu; // of shapes with it
 } GatedLinear;
 
 // Rows [first, end) of both for all activations: g and up [h->n, up.rows].

@@ -19,7 +19,8 @@ __device__ inline float activate(Activation activation, float x) {
     return activation == ACTIVATION_SILU ? silu(x) : gelu_tanh(x);
 }
 
-// Every activation; the persistent decoding kernel has code for those of activate(), and clamped_swiglu().
+// Every activation but xIELU, whose numbers only a kernel of its own has (ops/gate_up.cu); the persistent decoding kernel
+// has code for those of activate(), and clamped_swiglu().
 __device__ inline float activate_any(Activation activation, float x) {
     if (activation == ACTIVATION_GELU) return x * normcdff(x);
     if (activation == ACTIVATION_RELU) return x < 0 ? 0 : x; // NaN stays
@@ -32,6 +33,13 @@ __device__ inline float clamped_swiglu(float gate, float up) {
     gate = gate > limit ? limit : gate; // NaN stays
     up = up > limit ? limit : up < -limit ? -limit : up;
     return gate / (1 + expf(-CLAMPED_SWIGLU_ALPHA * gate)) * (up + 1);
+}
+
+// By expm1f(): near 0 e^x − 1 and x all but cancel each other.
+__device__ inline float xielu(const Xielu &by, float x) {
+    const float linear = by.beta * x;
+    return x > 0 ? fmaf(by.alpha_p * x, x, linear)
+                 : fmaf(by.alpha_n, expm1f(x > by.eps ? by.eps : x) - x, linear); // NaN stays
 }
 
 // activation(gate) · up.

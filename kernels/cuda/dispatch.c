@@ -274,6 +274,8 @@ static GemmKernel gemm_of_fp8(const GemmCase *g) {
 }
 
 GemmKernel dispatch_gemm(const Card *card, const GemmCase *g) {
+    // No GEMM's epilogue has a layer's numbers of xIELU.
+    if (g->epilogue == EPILOGUE_ACTIVATE && g->activation == ACTIVATION_XIELU) return GEMM_SEPARATE;
     if (g->rounded) return gemm_of_fp8(g);
     if (g->format == FORMAT_W8) return gemm_of_w8(card, g);
     LinearWay way = g->kind == STEP_ANY ? dispatch_linear(card, g) : LINEAR_BY_TABLE;

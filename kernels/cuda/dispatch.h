@@ -36,6 +36,7 @@
 //   READING   store, sums                                                 library, the algorithm of 1,024 rows
 //   ANY, READING  all parts in quantised formats, operand f16, sm_90: unpack for what is tile or library above, of use
 //             or not
+// activated by xIELU, of every kind, operand and format: separate
 // with E4M3 whose inputs are rounded too (kernels/fp8.h), sm_90, rows of x for which it would be unpack above, but for
 // floats; multiples of 128 columns, 16 bit:
 //   plain heads of 64 or 128, gated (gates), store, add, all without biases   tile

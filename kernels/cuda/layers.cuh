@@ -56,6 +56,7 @@ struct Layer {
     Norm token_norm;
     int index;     // of the layer
     float x_scale; // of x at the layer's end; 1: nothing is done
+    Xielu xielu;   // of shapes with it
     LayerOrders orders;
 };
 

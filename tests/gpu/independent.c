@@ -369,6 +369,8 @@ static const Case CASES[] = {
     {"rows: f16 gpt-neox", DTYPE_F16, 1024, 16, 16, 64, 4096, 515, ROWS(19, 300), .rotary_dim = 16,
      .layer_norm = true, .no_gate = true, .activation = ACTIVATION_GELU, .bias = true, .out_bias = true,
      .ffn_bias = true, .parallel = true, .output_bias = true, .kv = DTYPE_F16},
+    {"rows: q4_0 apertus", DTYPE_Q4_0, 1024, 16, 4, 64, 4096, 515, ROWS(19, 300), .qk_norm = true,
+     .no_gate = true, .activation = ACTIVATION_XIELU, .kv = DTYPE_F16},
     {"rows: bf16 alibi", DTYPE_BF16, 256, 12, 12, 64, 512, 301, ROWS(6, 300), .no_rope = true, .alibi = true,
      .kv = DTYPE_F16},
     {"rows: bf16 deepseek-v2-lite", DTYPE_BF16, 256, 16, 1, 576, 512, 300, ROWS(11, 700), .rotary_dim = 64,

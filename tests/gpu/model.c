@@ -223,6 +223,10 @@ static void fill_layer(TestModel *model, const Case *c, LayerWeights *l, uint64_
     int64_t q = (int64_t)c->n_heads * c->head_dim, kv = (int64_t)c->n_kv_heads * c->head_dim;
     float in = 1 / sqrtf((float)c->hidden);
     memset(l, 0, sizeof *l);
+    if (c->activation == ACTIVATION_XIELU) {
+        const float more = l == &model->layers[0] ? 0 : 0.7f; // layers differ
+        l->xielu = (Xielu){0.8f + more, 1.1f + more, 0.5f, -1e-6f};
+    }
     if (!c->no_pre_norm) {
         l->attn_norm = fill(model, DTYPE_F32, 1, c->hidden, (Spread){0.1f, 1}, state);
         l->ffn_norm = fill(model, DTYPE_F32, 1, c->hidden, (Spread){0.1f, 1}, state);

@@ -218,6 +218,25 @@ static void epilogues_in_registers_want_plain_heads_and_gates(void **state) {
     assert_int_equal(dispatch_gemm(&HOPPER, &c), GEMM_SEPARATE);
 }
 
+// Its numbers are a layer's own, which only a kernel behind the GEMM has.
+static void xielu_is_separate_everywhere(void **state) {
+    (void)state;
+    static const Card *const CARDS[] = {&HOPPER, &PORTABLE, &AMPERE, &ADA};
+    static const Format FORMATS[] = {FORMAT_BF16, FORMAT_Q4, FORMAT_Q6, FORMAT_W8, FORMAT_E4M3, FORMAT_F32};
+    for (size_t i = 0; i < sizeof CARDS / sizeof *CARDS; i++)
+        for (size_t j = 0; j < sizeof FORMATS / sizeof *FORMATS; j++)
+            for (int kind = STEP_ANY; kind <= STEP_READING; kind++)
+                for (int n = 1; n < 5000; n *= 3) {
+                    GemmCase c = dispatch_cases_gemm((StepKind)kind, EPILOGUE_ACTIVATE, n);
+                    c.format = FORMATS[j], c.quantised = FORMATS[j] >= FORMAT_Q8;
+                    if (c.quantised) c.operand = DTYPE_F16;
+                    c.activation = ACTIVATION_XIELU;
+                    assert_int_equal(dispatch_gemm(CARDS[i], &c), GEMM_SEPARATE);
+                    c.epilogue = EPILOGUE_STORE; // which is what comes before that kernel
+                    assert_int_not_equal(dispatch_gemm(CARDS[i], &c), GEMM_SEPARATE);
+                }
+}
+
 static void w8_takes_the_kernel_of_its_rows(void **state) {
     (void)state;
     static const struct {
@@ -427,6 +446,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(quantised_weights_are_unpacked_on_hopper),
         cmocka_unit_test(short_steps_read_quantised_weights_once),
         cmocka_unit_test(epilogues_in_registers_want_plain_heads_and_gates),
+        cmocka_unit_test(xielu_is_separate_everywhere),
         cmocka_unit_test(w8_takes_the_kernel_of_its_rows),
         cmocka_unit_test(fp8_rounds_what_tiles_take),
         cmocka_unit_test(flat_kernels_go_by_format),

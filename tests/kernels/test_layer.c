@@ -127,6 +127,8 @@ static const LayerCase CASES[] = {
      .ffn_biases = true,
      .norm_biases = true,
      .n_positions = 100001},
+    {"apertus", DTYPE_F16, DTYPE_F32, 40, 4, 2, 10, 51, 10, ROPE_HALF_SPLIT, ACTIVATION_XIELU, false, true, 0,
+     1, 1, .no_gate = true, .xielu = {0.7f, 1.3f, 0.5f, -0.02f}},
     {"gated with biases",
      DTYPE_F32,
      DTYPE_F32,
@@ -261,7 +263,12 @@ static void check_qkv(const TestLayer *t, const Results *r, const char *device) 
     free(x), free(y);
 }
 
-static double activation_formula(Activation activation, double x) {
+static double activation_formula(const LayerCase *c, double x) {
+    const Activation activation = c->activation;
+    const Xielu *by = &c->xielu;
+    if (activation == ACTIVATION_XIELU)
+        return x > 0 ? (double)by->alpha_p * x * x + (double)by->beta * x
+                     : (double)by->alpha_n * (expm1(fmin(x, (double)by->eps)) - x) + (double)by->beta * x;
     if (activation == ACTIVATION_SILU) return x / (1 + exp(-x));
     if (activation == ACTIVATION_GELU) return 0.5 * x * erfc(-x / sqrt(2));
     if (activation == ACTIVATION_RELU) return fmax(x, 0);
@@ -291,7 +298,7 @@ static void check_feed_forward(const TestLayer *t, const Results *r, const char 
             linear_formula(&t->weights.w_up, &t->weights.b_up, in, up, &up_size);
         }
         for (int i = 0; i < wide; i++)
-            assert_near("gate_up", i, r->g[token * wide + i], activation_formula(c->activation, y[i]) * up[i],
+            assert_near("gate_up", i, r->g[token * wide + i], activation_formula(c, y[i]) * up[i],
                         1.2 * relative * (size * fabs(up[i]) + up_size * fabs(y[i])) +
                             relative * relative * size * up_size);
         widen(r->g + token * wide, wide, in);

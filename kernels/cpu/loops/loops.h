@@ -118,8 +118,11 @@ typedef struct Loops {
     void (*fill_fixed)(const Matrix *w, int64_t number, void *panel);
     // x [n] → q [w8_stride(n)]: kernels/w8.h, bit by bit
     W8Scale (*quantize_w8)(const float *x, int64_t n, int8_t *q);
-    // g [n] = activation(g) · u, or without u (NULL) activation(g); ACTIVATION_CLAMPED_SWIGLU has u
+    // g [n] = activation(g) · u, or without u (NULL) activation(g); ACTIVATION_CLAMPED_SWIGLU has u; ACTIVATION_XIELU is
+    // not among them:
     void (*activate)(Activation activation, float *g, const float *u, int64_t n);
+    // g [n] = xIELU(g)
+    void (*xielu)(const Xielu *by, float *g, int64_t n);
     void (*to_half)(const float *x, int64_t n, uint16_t *half);
     // scratch: gemm_scratch(cols) bytes of the thread's own, 64-byte aligned
     void (*gemm)(const Gemm *gemm, void *scratch);

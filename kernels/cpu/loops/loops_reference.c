@@ -46,6 +46,7 @@ static float activated(Activation activation, float x) {
         return x < 0 ? 0 : x * x;
     case ACTIVATION_SILU:
     case ACTIVATION_CLAMPED_SWIGLU:
+    case ACTIVATION_XIELU:
         break;
     }
     return silu(x);
@@ -64,6 +65,14 @@ void reference_activate(Activation activation, float *g, const float *u, int64_t
         return;
     }
     for (int64_t i = 0; i < n; i++) g[i] = activated(activation, g[i]) * (u ? u[i] : 1);
+}
+
+void reference_xielu(const Xielu *by, float *g, int64_t n) {
+    for (int64_t i = 0; i < n; i++) {
+        const float x = g[i], linear = by->beta * x;
+        g[i] = x > 0 ? by->alpha_p * x * x + linear
+                     : by->alpha_n * (expm1f(x > by->eps ? by->eps : x) - x) + linear; // NaN stays
+    }
 }
 
 void reference_to_half(const float *x, int64_t n, uint16_t *half) {
@@ -258,6 +267,7 @@ const Loops *loops_reference(void) {
         .quantize = quant_store_row,
         .quantize_w8 = reference_quantize_w8,
         .activate = reference_activate,
+        .xielu = reference_xielu,
         .to_half = reference_to_half,
         .gemm = gemm,
         .gemm_scratch = gemm_scratch,

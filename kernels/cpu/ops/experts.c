@@ -47,7 +47,7 @@ static void scale_row(float *row, int64_t n, float by) {
 
 // The expert that all tokens take.
 static void shared_gate_up(CpuBackend *cpu, const LayerWeights *w, const Activations *h, float *g) {
-    const GatedLinear both = {w->shared_gate, w->shared_up, NULL, NULL};
+    const GatedLinear both = {w->shared_gate, w->shared_up, NULL, NULL, NULL};
     const int64_t wide = cpu->shape->experts.shared_size;
     cpu_gated(cpu, &both, h, g);
     if (!w->shared_router.data) return;
@@ -66,7 +66,7 @@ static void gate_up_part(void *context, int64_t part, int thread) {
     const int64_t first = r->start[expert], n = r->start[expert + 1] - first, size = e->size;
     const GatedLinear both = {
         cpu_expert_matrix(&w->w_gate, expert, e->n), cpu_expert_matrix(&w->w_up, expert, e->n),
-        bias_of(run->layer->b_gate, expert, size), bias_of(run->layer->b_up, expert, size)};
+        bias_of(run->layer->b_gate, expert, size), bias_of(run->layer->b_up, expert, size), NULL};
     const Activations h = some_rows(&run->in, run->one_row ? 0 : first, n);
     const GatedRows rows = {.h = &h,
                             .first = cpu_part_start(size, run->n_parts, part % run->n_parts),

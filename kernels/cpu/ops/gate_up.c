@@ -37,9 +37,11 @@ void cpu_gated_rows(CpuBackend *cpu, const GatedLinear *w, const GatedRows *rows
         cpu_add_bias(&gemm, w->b_gate);
     }
     for (int64_t t = 0; t < rows->h->n; t++) {
-        int64_t start = t * wide + rows->first;
-        cpu->loops->activate(cpu->shape->activation, rows->g + start, gated ? rows->up + start : NULL,
-                             rows->end - rows->first);
+        const int64_t start = t * wide + rows->first, n = rows->end - rows->first;
+        if (cpu->shape->activation == ACTIVATION_XIELU)
+            cpu->loops->xielu(w->xielu, rows->g + start, n);
+        else
+            cpu->loops->activate(cpu->shape->activation, rows->g + start, gated ? rows->up + start : NULL, n);
     }
 }
 
@@ -69,7 +71,7 @@ Status cpu_gate_up(Backend *backend, const Layer *layer, const void *x, void *g,
         return STATUS_OK;
     }
     const Matrix *matrices[] = {&w->w_gate, &w->w_up};
-    const GatedLinear both = {w->w_gate, w->w_up, layer->b_gate, layer->b_up};
+    const GatedLinear both = {w->w_gate, w->w_up, layer->b_gate, layer->b_up, &w->xielu};
     Activations h =
         cpu_normed(cpu, &(NormedRows){x, NULL, cpu->n_tokens, layer->ffn_norm, false}, matrices, 2);
     cpu_gated(cpu, &both, &h, g);

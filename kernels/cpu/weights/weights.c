@@ -220,6 +220,8 @@ Status cpu_load_layer(Backend *backend, const LayerWeights *host, Layer **out, E
     CpuBackend *cpu = cpu_backend(backend);
     const DecoderShape *s = cpu->shape;
     Checklist list = {.n = 0};
+    const char *fault = layer_xielu_fault(s, host);
+    if (fault) return error_set(error, STATUS_UNSUPPORTED, "cpu: %s", fault);
     Layer *layer = calloc(1, sizeof *layer);
     if (layer == NULL) return error_set(error, STATUS_MEMORY, "not enough memory for a layer");
     layer->weights = *host;

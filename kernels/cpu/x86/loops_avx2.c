@@ -96,6 +96,7 @@ INLINE __m256 activated(Activation activation, __m256 x) {
         return _mm256_mul_ps(x, x);
     case ACTIVATION_SILU:
     case ACTIVATION_CLAMPED_SWIGLU:
+    case ACTIVATION_XIELU:
         break;
     }
     return silu(x);
@@ -132,6 +133,41 @@ static void activate_wide(Activation activation, float *g, const float *u, int64
         avx512_gate_silu(g, u, n);
     else
         activate(activation, g, u, n);
+}
+
+// e^x − 1 − x of x <= 0: near 0, where its terms all but cancel each other, as a polynomial, the series up to x^8 / 8!.
+INLINE __m256 exp_beyond_linear(__m256 x) {
+    const __m256 one = _mm256_set1_ps(1);
+    __m256 p = _mm256_set1_ps(2.48015873e-5f);
+    p = _mm256_fmadd_ps(p, x, _mm256_set1_ps(1.98412698e-4f));
+    p = _mm256_fmadd_ps(p, x, _mm256_set1_ps(1.38888889e-3f));
+    p = _mm256_fmadd_ps(p, x, _mm256_set1_ps(8.33333333e-3f));
+    p = _mm256_fmadd_ps(p, x, _mm256_set1_ps(4.16666667e-2f));
+    p = _mm256_fmadd_ps(p, x, _mm256_set1_ps(1.66666667e-1f));
+    p = _mm256_fmadd_ps(p, x, _mm256_set1_ps(0.5f));
+    const __m256 near = _mm256_mul_ps(p, _mm256_mul_ps(x, x)),
+                 far = _mm256_sub_ps(_mm256_sub_ps(exp_lanes(x), one), x);
+    return _mm256_blendv_ps(far, near, _mm256_cmp_ps(x, _mm256_set1_ps(-0.5f), _CMP_GT_OQ));
+}
+
+// e^m − 1 − x, m = min(x, eps), is what e^m has beyond 1 + m, and m − x.
+INLINE __m256 xielu_lanes(const Xielu *by, __m256 x) {
+    const __m256 m = _mm256_min_ps(_mm256_set1_ps(by->eps), x); // NaN stays: it is the second
+    const __m256 curved = _mm256_add_ps(exp_beyond_linear(m), _mm256_sub_ps(m, x)),
+                 below = _mm256_mul_ps(_mm256_set1_ps(by->alpha_n), curved),
+                 above = _mm256_mul_ps(_mm256_mul_ps(_mm256_set1_ps(by->alpha_p), x), x),
+                 positive = _mm256_cmp_ps(x, _mm256_setzero_ps(), _CMP_GT_OQ);
+    return _mm256_fmadd_ps(_mm256_set1_ps(by->beta), x, _mm256_blendv_ps(below, above, positive));
+}
+
+static void xielu(const Xielu *by, float *g, int64_t n) {
+    int64_t i = 0;
+    for (; i + 8 <= n; i += 8) _mm256_storeu_ps(g + i, xielu_lanes(by, _mm256_loadu_ps(g + i)));
+    if (i == n) return;
+    float last[8] = {0};
+    for (int64_t j = i; j < n; j++) last[j - i] = g[j];
+    _mm256_storeu_ps(last, xielu_lanes(by, _mm256_loadu_ps(last)));
+    for (int64_t j = i; j < n; j++) g[j] = last[j - i];
 }
 
 static void to_half(const float *x, int64_t n, uint16_t *half) {
@@ -193,7 +229,7 @@ GEMM_WITH(gemm_by_vnni_512_wide, W8_VNNI_512, true)
     {                                                                                                        \
         .name = "AVX2", .quantized_activations = true, .rms_norm = rms_norm, .layer_norm = layer_norm,       \
         .quantize = quantize, .quantize_fixed = avx2_fixed_quantize, .fill_fixed = avx2_fixed_fill,          \
-        .quantize_w8 = avx2_quantize_w8, .to_half = to_half, .gemm = (multiply),                             \
+        .quantize_w8 = avx2_quantize_w8, .xielu = xielu, .to_half = to_half, .gemm = (multiply),             \
         .gemm_scratch = avx2_gemm_scratch, .attend_scratch = avx2_attend_scratch, __VA_ARGS__                \
     }
 #define NARROW(multiply) LOOPS_WITH(multiply, .activate = activate, .attend_rows = 96, .attend = avx2_attend)

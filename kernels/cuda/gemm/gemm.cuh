@@ -28,7 +28,8 @@ struct Gemm {
     int x_stride; // see x_scales; 0: they are of rows
     int x_rows;   // that x's memory has, where it has more than n: gemm_take() and gemm_take_norm() say so
     const int32_t
-        *order; // of activations, which gemm_take() and gemm_take_norm() put in it; NULL: as they are
+        *order;         // of activations, which gemm_take() and gemm_take_norm() put in it; NULL: as they are
+    const Xielu *xielu; // ACTIVATE, of shapes with it
 };
 
 // By the kernel that dispatch.h names. STATUS_UNSUPPORTED, with no error: it names none for this epilogue, and nothing

@@ -17,6 +17,20 @@ __global__ void __launch_bounds__(256)
     *(Four *)(g + i) = four;
 }
 
+// The same by the layer's xIELU.
+template <class T>
+__global__ void __launch_bounds__(256)
+    xielu_kernel(const Xielu by, const T *wide, const float *b_up, int cols, int64_t n, T *g) {
+    int64_t i = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) * 4;
+    if (i >= n) return;
+    struct alignas(sizeof(T) * 4) Four {
+        T v[4];
+    } four = *(const Four *)(wide + i);
+    for (int j = 0; j < 4; j++)
+        four.v[j] = from_float<T>(xielu(by, to_float(four.v[j]) + (b_up ? b_up[i % cols + j] : 0)));
+    *(Four *)(g + i) = four;
+}
+
 struct GateBiases {
     const float *gate, *up; // [cols], NULL: none
 };
@@ -51,6 +65,8 @@ template <class T> static void launch_activate(const CudaBackend *cuda, const Ge
     if (gated)
         activate_pairs_kernel<T><<<blocks, 256, 0, cuda->device.stream>>>(
             GateBiases{gemm->bias, gemm->other}, cuda->shape->activation, wide, cols, n, g);
+    else if (cuda->shape->activation == ACTIVATION_XIELU)
+        xielu_kernel<T><<<blocks, 256, 0, cuda->device.stream>>>(*gemm->xielu, wide, gemm->bias, cols, n, g);
     else
         activate_kernel<T>
             <<<blocks, 256, 0, cuda->device.stream>>>(cuda->shape->activation, wide, gemm->bias, cols, n, g);
@@ -77,7 +93,7 @@ Status cuda_gate_up(Backend *backend, const Layer *layer, const void *x, void *g
     Gemm gemm = {&layer->gate_up, NULL, cuda->step.n_tokens,
                  layer->gated ? EPILOGUE_GATED : EPILOGUE_ACTIVATE, g};
     gemm.bias = layer->gated ? layer->b_gate : layer->b_up, gemm.other = layer->b_up;
-    gemm.order = layer->orders.gate_up;
+    gemm.order = layer->orders.gate_up, gemm.xielu = &layer->xielu;
     gemm.chosen = &cuda->step.chosen.gate_up;
     status = gemm_take_norm(cuda, &gemm, (const float *)x, NULL, layer->ffn_norm, error);
     if (!status) status = gate_up_gemm(cuda, &gemm, layer->gated, error);

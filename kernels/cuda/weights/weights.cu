@@ -104,6 +104,7 @@ static void lay_out_layer(const DecoderShape *s, const LayerWeights *h, Layer *l
     vectors_lay_out(vectors, LAYER_VECTORS, a);
     orders_lay_out(h, layer, a);
     layer->index = h->index, layer->x_scale = h->x_scale != 0 ? h->x_scale : 1;
+    layer->xielu = h->xielu;
     if (attends(h)) {
         heads_lay_out(s, h, layer, a);
         layer->qkv.input_scale = input_scale(&h->wq, &h->wk, &h->wv);
@@ -220,6 +221,8 @@ static Status check_layer(const DecoderShape *s, const LayerWeights *h, Layer *l
     Vector vectors[LAYER_VECTORS];
     vectors_of_layer(s, h, layer, vectors);
     Status status = vectors_check(vectors, LAYER_VECTORS, error);
+    const char *fault = layer_xielu_fault(s, h);
+    if (!status && fault) status = error_set(error, STATUS_UNSUPPORTED, "cuda: %s", fault);
     if (!status && attends(h)) status = heads_check(s, h, error);
     if (!status && attends(h)) status = layout_check_matrix("wo", &h->wo, hidden, attended, error);
     if (status || !rests(h)) return status;

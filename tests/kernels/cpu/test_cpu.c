@@ -440,6 +440,40 @@ static void activations_everywhere(void **state) {
         }
 }
 
+// Where both sides meet, where eps cuts, near 0, where terms cancel, and far out.
+static void xielu_everywhere(void **state) {
+    (void)state;
+    static const Xielu CASES[] = {{0.8f, 0.8f, 0.5f, -1e-6f},
+                                  {3.5f, 1.25f, 0.5f, -1e-6f},
+                                  {0.05f, 0.55f, 0.4f, -0.1f},
+                                  {1, 2, 0.5f, 0}};
+    enum { N = 20003 };
+    for (int set = 0; set < n_loops(); set++)
+        for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+            const Xielu *by = &CASES[i];
+            static float x[N], g[N];
+            for (int j = 0; j < N; j++) {
+                const int offset = j - N / 2;
+                const float at = (float)offset;
+                x[j] = g[j] = j % 3 == 0 ? at * 0.01f : j % 3 == 1 ? at * 1e-5f : at * 1e-9f;
+            }
+            loops_at(set)->xielu(by, g, N);
+            for (int j = 0; j < N; j++) {
+                const double v = x[j], m = fmin(v, by->eps), linear = (double)by->beta * v;
+                const double expected = v > 0 ? (double)by->alpha_p * v * v + linear
+                                              : (double)by->alpha_n * (expm1(m) - v) + linear;
+                // Two numbers of one size with other signs.
+                assert_near("xielu", j, g[j], expected,
+                            1e-6 * fabs(expected) + 3e-7 * (fabs(linear) + fabs((double)by->alpha_n * m)));
+            }
+            float special[] = {NAN, INFINITY, 1e30f, -1e30f, 0};
+            loops_at(set)->xielu(by, special, 5);
+            assert_true(isnan(special[0]) && special[1] == INFINITY && special[2] == INFINITY);
+            assert_near("xielu", 3, special[3], (double)(by->alpha_n - by->beta) * 1e30, 1e24);
+            assert_near("xielu", 4, special[4], (double)by->alpha_n * expm1((double)by->eps), 1e-8);
+        }
+}
+
 static void halves_are_rounded_alike(void **state) {
     (void)state;
     enum { N = 5003 };
@@ -465,6 +499,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(refuses_rows_and_caches_it_cannot_serve),
         cmocka_unit_test(norms_of_all_sizes),
         cmocka_unit_test(activations_everywhere),
+        cmocka_unit_test(xielu_everywhere),
         cmocka_unit_test(halves_are_rounded_alike),
     };
     return test_main("cpu", argc, argv, tests);

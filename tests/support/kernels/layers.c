@@ -32,6 +32,7 @@ TestLayer *layer_open(const LayerCase *c) {
                               .rope = {c->rope, c->rotary_dim, t->inv_freq, c->magnitude, 1},
                               .n_positions = c->n_positions};
     LayerWeights *w = &t->weights;
+    w->xielu = c->xielu;
     w->attn_norm = make(t, true, DTYPE_F32, 1, c->hidden_size);
     w->attn_norm_bias = make(t, c->norm_biases, DTYPE_F16, 1, c->hidden_size);
     w->wq = make(t, true, c->weights, q_width, c->hidden_size);

@@ -18,6 +18,7 @@ typedef struct LayerCase {
     NormKind norm;
     bool no_gate, ffn_biases, norm_biases, embedding_norm, output_bias;
     int n_positions;
+    Xielu xielu; // of ACTIVATION_XIELU
 } LayerCase;
 
 enum { N_MATRICES = 28 };

@@ -74,9 +74,16 @@ static double activated(Activation kind, double x) {
         return x > 0 ? x * x : 0;
     case ACTIVATION_SILU:
     case ACTIVATION_CLAMPED_SWIGLU:
+    case ACTIVATION_XIELU:
         break;
     }
     return x / (1 + exp(-x));
+}
+
+static double xielu(const Xielu *by, double x) {
+    const double linear = (double)by->beta * x;
+    return x > 0 ? (double)by->alpha_p * x * x + linear
+                 : (double)by->alpha_n * (expm1(fmin(x, (double)by->eps)) - x) + linear;
 }
 
 // How far query i is from key j; -1: it does not see it.
@@ -162,7 +169,9 @@ static void feed_forward(const Oracle *o, const LayerWeights *w) {
     linear(&w->w_up, &w->b_up, o->h, n, o->u, false);
     if (gated) linear(&w->w_gate, &w->b_gate, o->h, n, o->g, false);
     for (int64_t i = 0; i < (int64_t)n * s->intermediate_size; i++)
-        o->g[i] = gated ? activated(s->activation, o->g[i]) * o->u[i] : activated(s->activation, o->u[i]);
+        o->g[i] = gated                               ? activated(s->activation, o->g[i]) * o->u[i]
+                  : s->activation == ACTIVATION_XIELU ? xielu(&w->xielu, o->u[i])
+                                                      : activated(s->activation, o->u[i]);
 }
 
 static void layer(const Oracle *o, int l) {
