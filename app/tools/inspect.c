@@ -48,6 +48,7 @@ static void print_further(const Model *m, FILE *out) {
     const DecoderShape *s = &m->shape;
     const LayerWeights *w = &m->layers[0];
     if (w->attn_post_norm.data) fprintf(out, "norms %s parts, ", w->attn_norm.data ? "around" : "behind");
+    if (s->activation == ACTIVATION_XIELU) fputs("xIELU, ", out);
     if (s->attention_cap > 0) fprintf(out, "scores capped at %g, ", (double)s->attention_cap);
     if (s->logit_cap > 0) fprintf(out, "logits at %g, ", (double)s->logit_cap);
     const double scales[] = {(double)s->embedding_scale * m->residual_scale, m->residual_scale,

@@ -215,8 +215,11 @@ typedef struct Architecture {
     bool head_layer_norms;
     bool
         heads_by_window; // layers without a window have other heads, and the last ones may borrow keys and values
-    bool unit_scores;    // scores are not scaled
-    bool value_norm;     // heads of values are divided by their root mean square
+    bool unit_scores; // scores are not scaled
+    bool value_norm;  // heads of values are divided by their root mean square
+    // A layer's numbers of xIELU, where hidden_act says it: "alpha_p", "alpha_n", "beta" and "eps" behind this name. NULL:
+    // the architecture has it not.
+    const char *xielu;
     const char *x_scale; // name of a number of each layer that multiplies x at its end; NULL: there is none
     bool
         qk_unit_norm; // use_qk_norm, true without it: heads of layers that turn are divided by their root mean square
@@ -249,8 +252,11 @@ typedef struct Architecture {
     // YaRN by this factor, from so many tokens on, its borders not rounded, where config.json says nothing of rope
     // scaling; 0: none.
     double default_yarn;
-    int64_t default_original;
-    bool gguf_yarn_whole; // of a GGUF file YaRN's borders are not rounded, as config.json's truncate says
+    // The same by LLaMA 3's scheme, its borders at 1 and 4 turns, with the default base, which programs take alike only where
+    // config.json has no rope_theta, or that one, and no empty rope_scaling; 0: none.
+    double default_llama3;
+    int64_t default_original; // of either
+    bool gguf_yarn_whole;     // of a GGUF file YaRN's borders are not rounded, as config.json's truncate says
     LatentSizes latent;
     bool interleave_key; // rope_interleave means something
     ExpertRules experts;

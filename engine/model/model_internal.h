@@ -101,6 +101,8 @@ void model_split_gate_up(LayerWeights *layer, int64_t n);
 // Divides every row of the output matrix by its length, in memory of the model's and in the file's type, as the model's
 // own code does when it first writes.
 Status model_norm_head(Model *model, Error *error);
+// A layer's numbers of xIELU, of a shape with it.
+Status model_take_xielu(Model *model, const ParamSource *source, int layer, Error *error);
 // The learned attention sinks of a layer, where the architecture has them.
 Status model_take_sinks(Model *model, const ParamSource *source, int layer, Error *error);
 

@@ -101,6 +101,8 @@ BOTH(gemma4, "gemma4")
 BOTH(gemma4_e, "gemma4-e")
 BOTH(gemma4_moe, "gemma4-moe")
 BOTH(stablelm_12b, "stablelm-12b")
+BOTH(apertus, "apertus")
+FOLDER(apertus_biased, "apertus-biased")
 
 #define TESTS_OF_BOTH(NAME) cmocka_unit_test(NAME), cmocka_unit_test(NAME##_gguf)
 int main(int argc, char **argv) {
@@ -143,6 +145,8 @@ int main(int argc, char **argv) {
         TESTS_OF_BOTH(gemma4_e),
         TESTS_OF_BOTH(gemma4_moe),
         TESTS_OF_BOTH(stablelm_12b),
+        TESTS_OF_BOTH(apertus),
+        cmocka_unit_test(apertus_biased),
         cmocka_unit_test(some_cannot_be_shifted),
         cmocka_unit_test(heads_of_two_sizes_in_fewer_bits),
     };

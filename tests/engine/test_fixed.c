@@ -51,7 +51,7 @@ static void near_transformers(void **state) {
         {GOLDEN_DENSE, "gemma"},        {GOLDEN_DENSE, "gemma2"},       {GOLDEN_DENSE, "gemma3"},
         {GOLDEN_DENSE, "gemma4"},       {GOLDEN_DENSE, "gemma4-e"},     {GOLDEN_DENSE, "chatglm-1"},
         {GOLDEN_DENSE, "falcon-7b"},    {GOLDEN_EXPERTS, "mixtral"},    {GOLDEN_EXPERTS, "llama4"},
-        {GOLDEN_LATENT, "deepseek_v3"}, {GOLDEN_LATENT, "deepseek_v2"},
+        {GOLDEN_LATENT, "deepseek_v3"}, {GOLDEN_LATENT, "deepseek_v2"}, {GOLDEN_DENSE, "apertus"},
     };
     int n = 0;
     for (size_t i = 0; i < sizeof MODELS / sizeof *MODELS; i++) n += check_model(MODELS[i][0], MODELS[i][1]);

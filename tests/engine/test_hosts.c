@@ -84,6 +84,7 @@ static void logits_are_those_of_one_process(void **state) {
     };
     for (size_t i = 0; i < sizeof MODELS / sizeof *MODELS; i++) check_model(MODELS[i][0], MODELS[i][1], 2);
     check_model(GOLDEN_DENSE, "exaone4", 3);
+    check_model(GOLDEN_DENSE, "apertus", 3);
     check_model(GOLDEN_EXPERTS, "mixtral", 2);
     check_model(GOLDEN_LATENT, "deepseek_v2", 2);
 }

@@ -161,6 +161,16 @@ MODELS.update({
                        rope_parameters={FULL: dict(rope_type="proportional", partial_rotary_factor=0.5, rope_theta=90000.0),
                                         SLIDING: dict(rope_type="default", rope_theta=7000.0)}),
 })
+MODELS.update({
+    # Layers differ in all numbers of xIELU, also in those that its makers leave alike.
+    "apertus": dict(model_type="apertus", num_hidden_layers=3, hidden_act="xielu", hidden_dropout=0.0, rms_norm_eps=1e-5,
+                    rope_theta=20000.0, rope_scaling=dict(rope_type="llama3", type="llama3", factor=8.0, low_freq_factor=1.0,
+                                                          high_freq_factor=4.0, original_max_position_embeddings=16),
+                    qk_norm=True, post_norm=False, attention_bias=False, mlp_bias=False, tie_word_embeddings=False),
+    # In today's form, with biases, and heads of another size than hidden size / heads.
+    "apertus-biased": dict(model_type="apertus", hidden_act="xielu", rms_norm_eps=1e-5, head_dim=16, attention_bias=True,
+                           rope_parameters=dict(rope_type="default", rope_theta=20000.0), tie_word_embeddings=True),
+})
 CLASS_OF = {"minicpm": "granite", "baichuan": "llama", "baichuan-13b": "llama", "chatglm": "glm", "qwen": "qwen2"}
 
 
@@ -201,7 +211,9 @@ def random_weights(model, name, dtype):
     for key, tensor in model.state_dict().items():
         rng, shape = rng_of(name, key), tuple(tensor.shape)
         value = rng.standard_normal(shape)
-        if key.endswith("bias"):
+        if ".act_fn." in key: # the alphas before softplus, beta, eps: xIELU leaps by alpha_n·eps at 0
+            value = {"beta": 0.5 + 0.2 * value, "eps": -0.002 * abs(value)}.get(key.rsplit(".", 1)[1], 0.3 + 0.7 * value)
+        elif key.endswith("bias"):
             value *= 0.3
         elif key.endswith(("layer_scalar", "per_expert_scale")):
             value = 1 + 0.3 * value
@@ -217,7 +229,7 @@ def random_weights(model, name, dtype):
                 value *= 0.6
         else:
             value *= (2 if any(part in key for part in ("q_proj", "k_proj", "query_key_value")) else 1) / math.sqrt(shape[1])
-        state[key] = torch.from_numpy(value.astype(np.float32)).to(dtype).contiguous()
+        state[key] = torch.from_numpy(np.asarray(value, np.float32)).to(dtype).contiguous()
     if model.config.tie_word_embeddings:
         state["lm_head.weight"] = next(state[key] for key in ("model.embed_tokens.weight", "transformer.word_embeddings.weight")
                                        if key in state)
@@ -373,7 +385,8 @@ MODULES = {"input_layernorm": "attn_norm", "self_attn.q_proj": "attn_q", "self_a
            "pre_feedforward_layernorm": "ffn_norm", "post_feedforward_layernorm": "post_ffw_norm",
            "post_self_attn_layernorm": "post_attention_norm", "post_mlp_layernorm": "post_ffw_norm",
            "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down", "mlp.gate_up_proj": "ffn_up",
-           "mlp.c_fc": "ffn_up", "mlp.c_proj": "ffn_down", "mlp.fc1": "ffn_up", "mlp.fc2": "ffn_down"}
+           "mlp.c_fc": "ffn_up", "mlp.c_proj": "ffn_down", "mlp.fc1": "ffn_up", "mlp.fc2": "ffn_down",
+           "attention_layernorm": "attn_norm", "feedforward_layernorm": "ffn_norm"}
 GEMMA4 = {"per_layer_input_gate": "inp_gate", "per_layer_projection": "proj", "post_per_layer_input_norm": "post_norm",
           "layer_scalar": "layer_output_scale", "router.proj": "ffn_gate_inp", "experts.gate_up_proj": "ffn_gate_up_exps",
           "experts.down_proj": "ffn_down_exps", "pre_feedforward_layernorm_2": "pre_ffw_norm_2",
@@ -515,7 +528,19 @@ def add_gemma4(writer, config_dict):
 # Not of the others: a second of a kind, or settings that no GGUF file can have.
 GGUF_OF = ("gemma2", "gemma3", "smollm3", "granite", "minicpm", "seed_oss", "glm", "glm4", "olmo3", "exaone4", "cohere2",
            "nemotron", "falcon-40b", "baichuan", "qwen", "hunyuan", "gemma", "ernie4_5", "olmo2", "phi", "falcon-7b",
-           "stablelm", "cohere-plus", "stablelm-12b", "gemma4", "gemma4-e", "gemma4-moe")
+           "stablelm", "cohere-plus", "stablelm-12b", "gemma4", "gemma4-e", "gemma4-moe", "apertus")
+
+
+def add_apertus(writer, config, state):
+    """As its converter has them: xIELU's numbers as they are in the tensors, a list of each; LLaMA 3's scheme as divisors."""
+    for name, add in (("alpha_p", writer.add_xielu_alpha_p), ("alpha_n", writer.add_xielu_alpha_n), ("beta", writer.add_xielu_beta),
+                      ("eps", writer.add_xielu_eps)):
+        keys = [f"model.layers.{layer}.mlp.act_fn.{name}" for layer in range(config.num_hidden_layers)]
+        add([state[key].float().item() for key in keys])
+    rope, head = config.rope_parameters, config.hidden_size // config.num_attention_heads
+    turns = rope["original_max_position_embeddings"] / (2 * math.pi * rope["rope_theta"] ** (np.arange(0, head, 2) / head))
+    smooth = np.clip((turns - rope["low_freq_factor"]) / (rope["high_freq_factor"] - rope["low_freq_factor"]), 0, 1)
+    writer.add_tensor("rope_freqs.weight", (1 / ((1 - smooth) / rope["factor"] + smooth)).astype(np.float32))
 
 
 def with_stacked_norms(state):
@@ -542,6 +567,9 @@ def make_gguf(name, config, config_dict, state):
         for layer in range(config.num_hidden_layers):
             for what in ("weight", "bias"):
                 fused(state, f"model.layers.{layer}.", QKV, "self_attn.qkv", what)
+    if kind == "apertus":
+        add_apertus(writer, config, state)
+        state = {key: tensor for key, tensor in state.items() if ".act_fn." not in key}
     if name in ("gemma3", "cohere2"): # the period; else llama.cpp's own
         writer.add_sliding_window_pattern(2)
     if name == "gemma3":
@@ -594,7 +622,7 @@ def make_corpus():
     """Seeds for the fuzzer of config.json, one of them of a model that does more than write text."""
     corpus = os.path.join(os.path.dirname(OUT), "..", "fuzz", "corpus", "fuzz_config_json")
     for name in ("gemma2", "gemma3", "gemma3-nested", "smollm3", "granite", "minicpm", "olmo3", "cohere2", "falcon-40b",
-                 "baichuan-13b", "chatglm", "qwen", "gemma4", "gemma4-e", "falcon-rw", "gemma4-moe"):
+                 "baichuan-13b", "chatglm", "qwen", "gemma4", "gemma4-e", "falcon-rw", "gemma4-moe", "apertus"):
         shutil.copyfile(os.path.join(OUT, name, "config.json"), os.path.join(corpus, name))
     make_small_gguf(os.path.join(corpus, "..", "fuzz_gguf", "gemma4.gguf"))
     with open(os.path.join(OUT, "gemma3", "config.json")) as f:

@@ -38,7 +38,7 @@ MODELS = {"llama": "models/llama3", "mistral": "models/mistral", "qwen2": "model
 DENSE = {name: f"dense/{name}" for name in (
     "gemma", "gemma2", "gemma3", "gemma3-nested", "smollm3", "granite", "seed_oss", "ernie4_5", "glm", "glm4", "olmo2", "olmo3",
     "olmo3-nested", "exaone4", "exaone4-full", "cohere", "cohere2", "stablelm", "starcoder2", "phi", "nemotron", "falcon-7b", "falcon-40b",
-    "ministral3", "hunyuan", "cohere-plus", "stablelm-12b", "gemma4", "gemma4-e", "falcon-rw", "gemma4-moe")}
+    "ministral3", "hunyuan", "cohere-plus", "stablelm-12b", "gemma4", "gemma4-e", "falcon-rw", "gemma4-moe", "apertus")}
 # Of make_experts.py, likewise.
 EXPERTS = {name: f"experts/{name}" for name in ("mixtral", "qwen3_moe", "qwen2_moe", "olmoe", "granitemoe", "glm4_moe",
                                                  "ernie4_5_moe", "gpt_oss", "phimoe", "llama4")}
@@ -227,6 +227,20 @@ OWN.update({
     "nemotron": [(dict(partial_rotary_factor=0.25), True), (dict(norm_eps=0.3), True), (dict(hidden_act="relu"), True),
                  (dict(hidden_act="gelu"), True), (dict(head_dim=8), False), (dict(head_dim=None), None), (dict(head_dim=GONE), None)],
 })
+LLAMA3 = dict(rope_type="llama3", factor=4.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=16)
+OWN["apertus"] = [
+    (dict(rope_scaling=LLAMA3), True), (dict(rope_scaling=dict(LLAMA3, type="llama3"), hidden_dropout=0.1), True),
+    (dict(rope_scaling=GONE, rope_parameters=dict(LLAMA3, rope_theta=300.0)), True),
+    (dict(rope_scaling=GONE, rope_parameters=dict(rope_type="default", rope_theta=300.0)), True),
+    (dict(rope_scaling=GONE, rope_theta=GONE), True), (dict(rope_scaling=GONE, rope_theta=12e6), True),
+    (dict(rope_scaling=GONE, rope_theta=300.0), False), (dict(rope_scaling=None, rope_theta=GONE), None),
+    (dict(rope_scaling={}, rope_theta=GONE), None), (dict(qk_norm=False), False), (dict(post_norm=True), False),
+    (dict(mlp_bias=True), False), (dict(qk_norm=GONE, post_norm=GONE, mlp_bias=GONE), True), (dict(rms_norm_eps=0.3), True),
+    (dict(hidden_act="silu"), None), (dict(hidden_act=GONE), True), (dict(head_dim=16), False), (dict(attention_bias=True), False),
+    (dict(), False, "model.layers.1.mlp.act_fn.alpha_p"), (dict(), False, "model.layers.0.mlp.act_fn.alpha_n"),
+    (dict(), False, "model.layers.2.mlp.act_fn.beta"), (dict(), False, "model.layers.0.mlp.act_fn.eps"),
+    (dict(), False, "model.layers.0.self_attn.q_norm.weight"), (dict(), False, "model.layers.0.feedforward_layernorm.weight"),
+]
 FURTHER = [(dict(router_aux_loss_coef=0.5, output_router_logits=False), True), (dict(num_experts_per_tok=1), None),
            (dict(n_group=2, topk_group=1), None), (dict(routed_scaling_factor=2.5), None), (dict(scoring_func="sigmoid"), None),
            (dict(rope_theta=300.0), None), (dict(hidden_act="gelu_pytorch_tanh"), None),
@@ -465,6 +479,9 @@ def defaults(kinds):
             before.update(rope_theta=500000.0 if kind == "olmo3" else 10000.0, rope_scaling=None)
         if kind == "gpt_neox": # it wrote both names
             before.update(rotary_emb_base=10000, rope_theta=10000, rotary_pct=0.25, partial_rotary_factor=0.25, rope_scaling=None)
+        if kind == "apertus": # a scaling that its class means without one
+            scaling = dict(today["rope_parameters"])
+            before.update(rope_theta=scaling.pop("rope_theta"), rope_scaling=scaling)
         found.append(("4", before))
     return found
 

@@ -120,6 +120,11 @@ static Status check_one_kind(const ParamSource *source, const json_t *object, co
                      source->path, json_number_value(base), a->name, a->default_base);
 }
 
+static bool says_scaling(const ParamSource *source) {
+    return json_object_size(json_object_get(source->config, "rope_scaling")) > 0 ||
+           json_is_object(json_object_get(source->config, "rope_parameters"));
+}
+
 // What the class means where config.json has neither object: one that is there and empty is the unscaled rope, but the
 // older one, empty, is none.
 static void default_scaling(RopeSpec *spec, const ParamSource *source) {
@@ -130,13 +135,28 @@ static void default_scaling(RopeSpec *spec, const ParamSource *source) {
         snprintf(spec->type, sizeof spec->type, "proportional");
         spec->rotary_part = a->default_proportional;
     }
-    if (a->default_yarn == 0 || json_object_size(json_object_get(source->config, "rope_scaling")) > 0 ||
-        json_is_object(json_object_get(source->config, "rope_parameters")))
-        return;
-    snprintf(spec->type, sizeof spec->type, "yarn");
-    spec->factor = a->default_yarn;
+    if ((a->default_yarn == 0 && a->default_llama3 == 0) || says_scaling(source)) return;
+    snprintf(spec->type, sizeof spec->type, a->default_yarn > 0 ? "yarn" : "llama3");
+    spec->factor = a->default_yarn > 0 ? a->default_yarn : a->default_llama3;
     spec->original_context = a->default_original;
     spec->truncate = false;
+    spec->low_freq_factor = 1, spec->high_freq_factor = 4;
+}
+
+// transformers 5 takes its default for an empty rope_scaling and for a base without one; transformers 4 scales nothing
+// there, and takes the base (Apertus, whose files before their last training say so).
+static Status check_default(const ParamSource *source, Error *error) {
+    const Architecture *a = source->architecture;
+    const json_t *base = json_object_get(source->config, "rope_theta");
+    const bool other = json_is_number(base) && json_number_value(base) != a->default_base;
+    if (a->default_llama3 == 0 || says_scaling(source) ||
+        (!other && !json_object_get(source->config, "rope_scaling")))
+        return STATUS_OK;
+    return error_set(
+        error, STATUS_UNSUPPORTED,
+        "%s: without rope scaling, or with another rope_theta alone, programs differ about the rope of "
+        "a %s model; say it in rope_parameters, with rope_type (\"default\" is none) and rope_theta",
+        source->path, a->name);
 }
 
 static Status spec_from_config(RopeSpec *spec, const ParamSource *source, Error *error) {
@@ -163,7 +183,8 @@ static Status spec_from_config(RopeSpec *spec, const ParamSource *source, Error 
         (RopeFactors){.name = "short_factor", .list = json_object_get(object, "short_factor")};
     spec->long_factors = (RopeFactors){.name = "long_factor", .list = json_object_get(object, "long_factor")};
     default_scaling(spec, source);
-    Status status = type_from_config(spec, source, object, what, error);
+    Status status = check_default(source, error);
+    if (!status) status = type_from_config(spec, source, object, what, error);
     if (!status) status = numbers_from_config(spec, source, object, what, error);
     if (!status) status = json_read_bool(object, what, "truncate", &spec->truncate, error);
     if (!status) status = json_read_integer(object, what, ORIGINAL, &spec->original_context, error);

@@ -144,7 +144,8 @@ static Status read_activation(DecoderShape *shape, const ParamSource *source, Er
     } NAMES[] = {{"silu", ACTIVATION_SILU},          {"swish", ACTIVATION_SILU},
                  {"gelu", ACTIVATION_GELU},          {"gelu_pytorch_tanh", ACTIVATION_GELU_TANH},
                  {"gelu_new", ACTIVATION_GELU_TANH}, {"gelu_fast", ACTIVATION_GELU_TANH},
-                 {"relu", ACTIVATION_RELU},          {"relu2", ACTIVATION_RELU2}};
+                 {"relu", ACTIVATION_RELU},          {"relu2", ACTIVATION_RELU2},
+                 {"xielu", ACTIVATION_XIELU}};
     char name[64] = "";
     shape->activation = source->architecture->activation;
     if (source->architecture->fixed_act) return STATUS_OK;
@@ -152,16 +153,17 @@ static Status read_activation(DecoderShape *shape, const ParamSource *source, Er
     if (status) return status;
     if (name[0] == '\0') return STATUS_OK;
     for (size_t i = 0; i < sizeof NAMES / sizeof *NAMES; i++) {
-        if (strcmp(NAMES[i].name, name) != 0) continue;
+        const bool has_none = NAMES[i].activation == ACTIVATION_XIELU && !source->architecture->xielu;
+        if (strcmp(NAMES[i].name, name) != 0 || has_none) continue;
         shape->activation = NAMES[i].activation;
         if (source->architecture->gelu_is_tanh && shape->activation == ACTIVATION_GELU)
             shape->activation = ACTIVATION_GELU_TANH;
         return STATUS_OK;
     }
-    return error_set(
-        error, STATUS_UNSUPPORTED,
-        "%s: %s \"%s\"; palaver knows silu, gelu, gelu_new, gelu_pytorch_tanh, gelu_fast, relu and relu2",
-        source->path, source_config_key(source, "hidden_act"), name);
+    return error_set(error, STATUS_UNSUPPORTED,
+                     "%s: %s \"%s\"; palaver knows silu, gelu, gelu_new, gelu_pytorch_tanh, gelu_fast, relu, "
+                     "relu2, and Apertus's xielu",
+                     source->path, source_config_key(source, "hidden_act"), name);
 }
 
 static unsigned biases_of_gguf(const Checkpoint *checkpoint) {

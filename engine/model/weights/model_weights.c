@@ -296,6 +296,8 @@ static Status read_layer(const Reader *all, int index, Error *error) {
         layer->wv = layer->wk;
     if (!status && r->model->layer_heads) leave_borrowed(r, index);
     if (!status) status = take_x_scale(r, index, layer, error);
+    if (!status && r->model->shape.activation == ACTIVATION_XIELU)
+        status = model_take_xielu(r->model, r->source, index, error);
     if (!status) status = model_take_head_norms(r->model, r->source, index, error);
     if (!status) status = model_take_sinks(r->model, r->source, index, error);
     if (!status && is_present(r, MODULE_QKV))

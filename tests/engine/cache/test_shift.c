@@ -28,6 +28,7 @@ static const struct {
     {GOLDEN_DENSE, "cohere2"},          {GOLDEN_DENSE, "smollm3"}, // layers that turn nothing
     {GOLDEN_DENSE, "granite"},          {GOLDEN_DENSE, "glm4"},    // scaled; interleaved, partial
     {GOLDEN_DENSE, "nemotron"},         {GOLDEN_DENSE, "exaone4"},
+    {GOLDEN_DENSE, "apertus"},     // by LLaMA 3's scheme, or by GGUF's divisors
     {GOLDEN_DENSE, "ministral3"},  // sharper far away
     {GOLDEN_ARCHITECTURES, "opt"}, // learned
 };

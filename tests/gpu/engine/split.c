@@ -131,6 +131,8 @@ static void test_models(const char *root, Report *report) {
         {"architectures", "phi3.gguf", "phi3"},
         {"dense", "gemma3", "gemma3"},
         {"dense", "gemma2.gguf", "gemma2"},
+        {"dense", "apertus", "apertus"},
+        {"dense", "apertus.gguf", "apertus"},
         {"experts", "mixtral", "mixtral"},
         {"experts", "gpt_oss.gguf", "gpt_oss"},
         {"experts", "llama4", "llama4"},

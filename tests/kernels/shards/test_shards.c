@@ -125,6 +125,8 @@ static void golden_models_on_several_cards(void **state) {
         {GOLDEN_DENSE, "glm4"},
         {GOLDEN_DENSE, "olmo2"},
         {GOLDEN_DENSE, "olmo3"},
+        {GOLDEN_DENSE, "apertus"},
+        {GOLDEN_DENSE, "apertus-biased"},
         {GOLDEN_EXPERTS, "olmoe"},
         {GOLDEN_EXPERTS, "mixtral"},
         {GOLDEN_EXPERTS, "mixtral-packed"},

@@ -109,7 +109,7 @@ static void every_border_of_small_models(void **state) {
         {GOLDEN_MODELS, "qwen3"},       {GOLDEN_ARCHITECTURES, "opt"},  {GOLDEN_ARCHITECTURES, "bloom"},
         {GOLDEN_ARCHITECTURES, "mpt"},  {GOLDEN_ARCHITECTURES, "gptj"}, {GOLDEN_EXPERTS, "mixtral"},
         {GOLDEN_EXPERTS, "gpt_oss"},    {GOLDEN_EXPERTS, "llama4"},     {GOLDEN_LATENT, "deepseek_v2"},
-        {GOLDEN_LATENT, "deepseek_v3"}, {GOLDEN_ARCHITECTURES, "phi3"},
+        {GOLDEN_LATENT, "deepseek_v3"}, {GOLDEN_ARCHITECTURES, "phi3"}, {GOLDEN_DENSE, "apertus"},
     };
     int borders = 0;
     for (size_t i = 0; i < sizeof MODELS / sizeof *MODELS; i++) {
