@@ -49,6 +49,7 @@ enum { CLAMPED_SWIGLU_LIMIT = 7 };
 // those that are left, m at expert e. Its w is the softmax at e over those that are left with
 // m − l <= 2·jitter·max(|l|, m). Neither biases that choose nor groups, renormalise or scale are in it.
 typedef enum RouterScore { ROUTER_SOFTMAX, ROUTER_SIGMOID, ROUTER_SPARSEMIXER } RouterScore;
+#define ROUTER_GUARD 1e-6f
 enum { EXPERTS_MOST = 1024, EXPERTS_MOST_ACTIVE = 32 };
 typedef struct Experts {
     int n, n_active; // n 0: no layer has experts
@@ -57,6 +58,7 @@ typedef struct Experts {
     RouterScore score;
     bool renormalise;
     bool scales_input;
+    bool guarded; // ROUTER_GUARD is added to the sum that weights are divided by (LFM 2)
     float scale;
     float jitter;                  // of SparseMixer
     int n_groups, n_active_groups; // n_groups 0 or 1: none

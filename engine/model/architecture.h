@@ -146,6 +146,7 @@ typedef struct ExpertRules {
     bool scales_input;
     bool renormalise;      // without a key, or where it is absent
     bool renormalise_key;  // norm_topk_prob means something
+    bool guarded;          // Experts.guarded
     bool gguf_renormalise; // GGUF's converter leaves unsaid what a model of this kind does
 } ExpertRules;
 

@@ -56,10 +56,15 @@ static uint64_t hash_tokenizer(const Tokenizer *tokenizer) {
 static Status hash_cache(const Engine *engine, uint64_t *hash, Error *error) {
     const KvCache *cache = &engine->cache;
     const KvLayout *l = &cache->layout;
-    const int64_t parts[] = {
-        l->layout,        l->n_layers, l->n_kv_heads,          l->head_dim,
-        (int64_t)l->type, l->group,    (int64_t)l->scale_type, cache->layers[0].rotate_keys,
-        l->one_plane};
+    const int64_t parts[] = {l->layout,
+                             l->n_layers,
+                             l->n_kv_heads,
+                             l->head_dim,
+                             (int64_t)l->type,
+                             l->group,
+                             (int64_t)l->scale_type,
+                             kv_layer_attending(cache->layers, l->n_layers)->rotate_keys,
+                             l->one_plane};
     *hash = HASH(HASH_START, parts);
     if (!cache->key_rounding) return STATUS_OK;
     size_t bytes = (size_t)key_rounding_bytes(&engine->model->shape);

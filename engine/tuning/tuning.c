@@ -115,7 +115,8 @@ static Status begin_rows(Tuning *t, int n, Error *error) {
     }
     const Step step = {n, n, ids, positions, slots, sequences, 1, cache->slot_positions, STEP_ANY};
     const Pass pass = forward_pass_of(f, &step, cache, NULL);
-    Status status = f->backend->ops->begin(f->backend, &step, cache->layers, error);
+    Status status = f->backend->ops->begin(
+        f->backend, &step, kv_layer_attending(cache->layers, f->model->shape.n_layers), error);
     return status ? status : forward_pass(&pass, error);
 }
 

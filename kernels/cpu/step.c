@@ -54,10 +54,10 @@ static Status check_view(const StepSequence *s, int i, int page_size, int n_sets
 }
 
 // What convolutions look at: slots of the sequence's own.
-static Status check_earlier(const StepSequence *s, int i, int page_size, Error *error) {
+static Status check_earlier(const StepSequence *s, int i, int page_size, int most, Error *error) {
     if (s->n_earlier < 0 || s->n_earlier >= CONVOLUTION_MOST_TAPS)
         return error_set(error, STATUS_DEVICE, "begin: %d tokens before sequence %d", s->n_earlier, i);
-    for (int k = 0; k < s->n_earlier; k++) {
+    for (int k = 0; k < s->n_earlier && k < most; k++) {
         bool there = false;
         for (int64_t page = 0; page < count_pages(s, page_size) && !there; page++)
             there = s->earlier[k] >= s->pages[page] && s->earlier[k] - s->pages[page] < page_size;
@@ -100,7 +100,7 @@ static Status check_slots(const Step *step, const StepSequence *s, Error *error)
     return STATUS_OK;
 }
 
-static Status check_sequences(const Step *step, int n_sets, Error *error) {
+static Status check_sequences(const DecoderShape *shape, const Step *step, Error *error) {
     int next = 0;
     if (step->n_sequences < 1 || step->n_sequences > step->n_tokens)
         return error_set(error, STATUS_DEVICE, "begin: %d sequences for %d tokens", step->n_sequences,
@@ -116,10 +116,10 @@ static Status check_sequences(const Step *step, int n_sets, Error *error) {
             return error_set(error, STATUS_DEVICE,
                              "begin: sequence %d has %d tokens from %d on, expected from %d", i, s->n_tokens,
                              s->first_token, next);
-        Status status = check_view(s, i, step->page_size, n_sets, error);
+        Status status = check_view(s, i, step->page_size, shape->rope.n_sets, error);
         if (!status) status = check_prefix(step, s, i, error);
         if (!status) status = check_slots(step, s, error);
-        if (!status) status = check_earlier(s, i, step->page_size, error);
+        if (!status) status = check_earlier(s, i, step->page_size, decoder_earlier(shape), error);
         if (status) return status;
         next += s->n_tokens;
     }
@@ -230,7 +230,7 @@ Status cpu_begin(Backend *backend, const Step *step, const KvLayer *kv, Error *e
     (void)kv; // tiles are cut the same for every cache
     CpuBackend *cpu = cpu_backend(backend);
     Status status = check_tokens(cpu, step, error);
-    if (!status) status = check_sequences(step, cpu->shape->rope.n_sets, error);
+    if (!status) status = check_sequences(cpu->shape, step, error);
     if (!status) status = grow_pages(cpu, step, error);
     if (!status) status = enter_positions(cpu, step, error);
     if (status) return status;

@@ -11,7 +11,7 @@ static inline int part_first(int n_layers, int n_ranks, int rank) {
 
 // What the backend of so many layers is opened with.
 DecoderShape part_shape(const DecoderShape *whole, int n_layers);
-// STATUS_UNSUPPORTED: layers look at each other's keys and values, or have embeddings of their own; fewer of them than
+// STATUS_UNSUPPORTED: layers differ in more than their weights, or have embeddings of their own; fewer of them than
 // ranks.
 Status part_check(const DecoderShape *whole, int n_ranks, Error *error);
 

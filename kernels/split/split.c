@@ -65,8 +65,8 @@ static Status check_options(const SplitOptions *o, const BackendOptions *options
     if ((shape->heads_of_layers && !o->experts) || shape->token_size)
         return error_set(
             error, STATUS_UNSUPPORTED,
-            "split: a model whose layers look at each other's keys and values, or have embeddings of "
-            "their own, runs on one backend");
+            "split: a model whose layers differ in more than their weights, or have embeddings of their "
+            "own, runs on one backend");
     for (int side = 0; side < SPLIT_SIDES; side++)
         if (o->ops[side]->activation_bytes != sizeof(float))
             return error_set(error, STATUS_UNSUPPORTED, "split: %s keeps x in %zu bytes", o->ops[side]->name,

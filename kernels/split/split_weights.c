@@ -33,7 +33,8 @@ static LayerWeights experts_of(const Split *s, const LayerWeights *w) {
                                  &part.bo,          &part.attn_post_norm,
                                  &part.q_down,      &part.q_down_norm,
                                  &part.latent_norm, &part.k_up,
-                                 &part.v_up};
+                                 &part.v_up,        &part.conv,
+                                 &part.conv_bias};
     for (size_t i = 0; i < sizeof attention / sizeof *attention; i++) *attention[i] = none;
     if (shared_is_dense(s, w)) part.shared_gate = part.shared_up = part.shared_down = none;
     part.part = LAYER_EXPERTS;
@@ -48,7 +49,7 @@ static LayerWeights without_experts(const Split *s, const LayerWeights *w) {
     part.q_norm = w->q_norm, part.k_norm = w->k_norm, part.v_norm = w->v_norm;
     part.wo = w->wo, part.bo = w->bo, part.attn_post_norm = w->attn_post_norm;
     part.q_down = w->q_down, part.q_down_norm = w->q_down_norm, part.latent_norm = w->latent_norm;
-    part.k_up = w->k_up, part.v_up = w->v_up;
+    part.k_up = w->k_up, part.v_up = w->v_up, part.conv = w->conv, part.conv_bias = w->conv_bias;
     if (!shared_is_dense(s, w)) return part;
     part.ffn_norm = w->ffn_norm, part.ffn_norm_bias = w->ffn_norm_bias;
     part.w_gate = w->shared_gate, part.w_up = w->shared_up, part.w_down = w->shared_down;

@@ -2,7 +2,9 @@
 // read at once, in pieces and token by token, from both kinds of files, and the tokens that it goes on with.
 #include "tests/support/test.h"
 #include "tests/support/model/golden_check.h"
+#include "tests/support/model/sessions.h"
 #include "engine/engine_internal.h"
+#include "engine/session/session_step.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -111,6 +113,66 @@ static void tokens_leave(void **state) {
     for (int i = 0; i < 4; i++) text_through_a_window(i & 1, i & 2);
 }
 
+// ---- sessions --------------------------------------------------------------------------------------------------------
+
+static Engine *open_engine(bool paged) {
+    Error error = {0};
+    Engine *engine = NULL;
+    Model *model = NULL;
+    EngineOptions options = {.device = "cpu:exact",
+                             .n_threads = 1,
+                             .context_size = 96,
+                             .cache = cache_options(DTYPE_F32),
+                             .chunk = 7};
+    options.cache.paged = paged, options.cache.page_size = 8, options.cache.n_sequences = 3;
+    if (model_open(GOLDEN_CONVOLUTION "/lfm2-own", &model, &error)) fail_msg("%s", error.message);
+    if (engine_open_model(model, &options, &engine, &error)) fail_msg("%s", error.message);
+    return engine;
+}
+
+static void sync_to(Session *session, const int32_t *ids, int n) {
+    Error error = {0};
+    SyncReport report;
+    if (session_sync(session, ids, n, &report, &error)) fail_msg("%s", error.message);
+}
+
+// Two talks that begin alike go back and other ways, again and again: what is cached of them, shared or put aside, gives what
+// reading everything again does.
+static void sessions_go_other_ways(void **state) {
+    (void)state;
+    enum { MOST = 90, TURNS = 120, VOCAB = 56 };
+    for (int paged = 0; paged < 2; paged++) {
+        Engine *engine = open_engine(paged), *other = open_engine(false);
+        Session *sessions[] = {sessions_open(engine), sessions_open(engine)}, *fresh = sessions_open(other);
+        int32_t ids[2][MOST] = {{0}};
+        int length[2] = {0, 0};
+        uint32_t random = 7;
+        for (int i = 0; i < TURNS; i++) {
+            random = random * 1664525 + 1013904223;
+            const int s = (int)(random >> 28 & 1), back = (int)(random >> 20 & 63),
+                      further = (int)(random >> 12 & 15) + 1;
+            int kept = length[s] > back ? length[s] - back : 0;
+            if (i % 11 == 10) { // as the other one's beginning
+                memcpy(ids[s], ids[1 - s], sizeof ids[s]);
+                kept = length[1 - s] / 2;
+            }
+            length[s] = kept + further < MOST ? kept + further : MOST;
+            for (int k = kept; k < length[s]; k++)
+                ids[s][k] = (int32_t)((random >> 8) + (uint32_t)(k * 7919)) % 50 + 4;
+            float now[VOCAB], again[VOCAB];
+            sync_to(sessions[s], ids[s], length[s]);
+            sessions_logits(sessions[s], now);
+            session_clear(fresh);
+            sync_to(fresh, ids[s], length[s]);
+            sessions_logits(fresh, again);
+            if (!(golden_distance(now, again, VOCAB) < 1e-5))
+                fail_msg("turn %d: %g", i, golden_distance(now, again, VOCAB));
+        }
+        session_close(sessions[0]), session_close(sessions[1]), session_close(fresh);
+        engine_close(engine), engine_close(other);
+    }
+}
+
 // ---- caches of fewer bits --------------------------------------------------------------------------------------------
 
 static void in_fewer_bits(void **state) {
@@ -148,6 +210,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(lfm2_in_its_makers_words),
         cmocka_unit_test(lfm2_without_attention),
         cmocka_unit_test(tokens_leave),
+        cmocka_unit_test(sessions_go_other_ways),
         cmocka_unit_test(in_fewer_bits),
     };
     return test_main("convolution", argc, argv, tests);

@@ -1,4 +1,4 @@
-// Layers that differ in their heads, and experts beside a dense part (Gemma 4): what such a cache holds comes back, pages
+// Layers that differ in their heads, experts beside a dense part (Gemma 4), and layers that convolve (LFM 2): what such a cache holds comes back, pages
 // and threads do not show, weights may be converted.
 #include "engine/engine_internal.h"
 #include "tests/support/files.h"
@@ -13,7 +13,8 @@
 enum { VOCAB = 56, N_IDS = 40, N_KEPT = 33, ANY = -1 };
 
 static Error error;
-static const char *const NAMES[] = {"gemma4", "gemma4-e", "gemma4-moe"};
+static const char *const NAMES[] = {"convolution/lfm2", "convolution/lfm2-own", "dense/gemma4",
+                                    "dense/gemma4-e", "dense/gemma4-moe"};
 
 enum { N_NAMES = sizeof NAMES / sizeof *NAMES };
 
@@ -26,7 +27,7 @@ typedef struct Setting {
 
 static Engine *open_with(const char *name, Setting setting) {
     char path[200];
-    snprintf(path, sizeof path, "%s/%s", GOLDEN_DENSE, name);
+    snprintf(path, sizeof path, "%s/%s", GOLDEN, name);
     // What a conversion costs is told by exact products.
     EngineOptions options = {.device = setting.weights ? "cpu:exact" : "cpu",
                              .n_threads = setting.n_threads,
@@ -99,7 +100,7 @@ static void converted_weights(void **state) {
          i++) { // the last one's experts have rows of 40, which int8 does not hold
         const char *name = NAMES[i / 2];
         GoldenSet set;
-        if (golden_model_read(GOLDEN_DENSE, name, &set, &error)) fail_msg("%s", error.message);
+        if (golden_model_read(GOLDEN, name, &set, &error)) fail_msg("%s", error.message);
         const GoldenCase *c = &set.cases[0];
         const size_t count = (size_t)c->n * (size_t)c->vocab;
         float *logits = malloc(count * sizeof *logits);

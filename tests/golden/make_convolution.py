@@ -3,7 +3,8 @@
 
 What the files are is said in make_dense.py, whose helpers this uses: folders with config.json in the form of the makers' own
 files or of transformers', golden.json and transformers' logits and greedy text; NAME.gguf has the same weights under the names
-of llama.cpp's converter (heads of keys by layer, 0 where it convolves; the taps as [hidden_size, taps]).
+of llama.cpp's converter (heads of keys by layer, 0 where it convolves; the taps as [hidden_size, taps]). It adds seeds of the
+same kinds to tests/fuzz/corpus/.
 
 usage: make_convolution.py   (needs numpy, torch, transformers, safetensors, gguf; writes PROVENANCE.txt)
 """
@@ -19,7 +20,7 @@ import transformers
 from safetensors.torch import load_file, save_file
 
 import make_dense
-from make_models import SEED, finish, gguf_version
+from make_models import SEED, finish, gguf_version, rng_of
 
 OUT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "convolution")
 make_dense.OUT = OUT
@@ -119,6 +120,32 @@ def make_gguf(name, config, state):
     finish(writer)
 
 
+def make_corpus():
+    corpus = os.path.join(os.path.dirname(OUT), "..", "fuzz", "corpus")
+    for name in ("lfm2", "lfm2-own", "lfm2_moe"):
+        shutil.copyfile(os.path.join(OUT, name, "config.json"), os.path.join(corpus, "fuzz_config_json", name))
+    writer = gguf.GGUFWriter(os.path.join(corpus, "fuzz_gguf", "lfm2.gguf"), "lfm2")
+    writer.add_context_length(64)
+    writer.add_embedding_length(8)
+    writer.add_block_count(2)
+    writer.add_feed_forward_length(8)
+    writer.add_head_count(2)
+    writer.add_head_count_kv([0, 1])
+    writer.add_layer_norm_rms_eps(1e-5)
+    writer.add_rope_freq_base(1e4)
+    writer.add_shortconv_l_cache(3)
+    both = {"attn_norm": (8,), "ffn_norm": (8,), "ffn_gate": (8, 8), "ffn_up": (8, 8), "ffn_down": (8, 8)}
+    shapes = {"token_embd": (8, 8), "token_embd_norm": (8,)}
+    for layer, own in enumerate(({"shortconv.in_proj": (24, 8), "shortconv.conv": (8, 3), "shortconv.out_proj": (8, 8)},
+                                 {"attn_q": (8, 8), "attn_k": (4, 8), "attn_v": (4, 8), "attn_output": (8, 8), "attn_q_norm": (4,),
+                                  "attn_k_norm": (4,)})):
+        shapes.update({f"blk.{layer}.{name}": shape for name, shape in {**both, **own}.items()})
+    rng = rng_of("small", "gguf")
+    for name, shape in shapes.items():
+        writer.add_tensor(f"{name}.weight", rng.standard_normal(shape).astype(np.float32))
+    finish(writer)
+
+
 def main():
     shutil.rmtree(OUT, ignore_errors=True)
     os.makedirs(OUT)
@@ -129,6 +156,7 @@ def main():
             make_gguf(name, config, state)
         if name.endswith("-apart"):
             take_experts_apart(name)
+    make_corpus()
     with open(os.path.join(OUT, "PROVENANCE.txt"), "w") as f:
         f.write(f"Made by tests/golden/make_convolution.py (seed {SEED}) with\n"
                 f"Python {sys.version.split()[0]}, numpy {np.__version__}, torch {torch.__version__}, "

@@ -76,6 +76,7 @@ static const Architecture ROWS[] = {
                  .score = ROUTER_SIGMOID,
                  .renormalise = true,
                  .renormalise_key = true,
+                 .guarded = true,
                  .gguf_renormalise = true}},
 };
 

@@ -62,12 +62,16 @@ static Status kinds_from_gguf(const Model *model, const ParamSource *source, Lay
 }
 
 static Status read_taps(Model *model, const ParamSource *source, Error *error) {
-    int64_t taps = source->config ? 3 : 0;
+    int64_t taps = source->config ? 3 : -1;
     const DecoderShape *s = &model->shape;
     Status status = param_integer(source, (Key){"conv_L_cache", "shortconv.l_cache"}, &taps, error);
     if (!status) status = param_bool(source, (Key){"conv_bias", NULL}, &model->conv_bias, error);
     if (status) return status;
-    if (taps < 1 || taps > CONVOLUTION_MOST_TAPS)
+    if (!source->config && taps == -1)
+        return error_set(error, STATUS_FILE, "%s: %s.shortconv.l_cache is missing", source->path,
+                         source->architecture->gguf);
+    model->shape.convolution.taps = taps < 1 || taps > CONVOLUTION_MOST_TAPS ? 0 : (int)taps;
+    if (s->convolution.taps == 0)
         return error_set(error, STATUS_UNSUPPORTED,
                          "%s: a convolution over %lld tokens; palaver runs 1 to %d", source->path,
                          (long long)taps, CONVOLUTION_MOST_TAPS);
@@ -76,31 +80,44 @@ static Status read_taps(Model *model, const ParamSource *source, Error *error) {
                          "%s: %d heads of %d beside a convolution over %d elements; palaver runs models with "
                          "as many of both, and an even number of heads",
                          source->path, s->n_heads, s->head_dim, s->hidden_size);
-    model->shape.convolution.taps = (int)taps;
     return STATUS_OK;
+}
+
+// Keys that mean nothing where every layer attends.
+static void leave_taps(const ParamSource *source) {
+    char text[KEY_SIZE];
+    if (source->config)
+        unread_take_key(source, NULL, "conv_L_cache"), unread_take_key(source, NULL, "conv_bias");
+    else
+        unread_take_meta(source, source_gguf_key(source, "shortconv.l_cache", text));
 }
 
 Status model_read_convolution(Model *model, const ParamSource *source, Error *error) {
     DecoderShape *s = &model->shape;
     bool some = false;
     if (!source->architecture->convolves) return STATUS_OK;
-    LayerHeads *heads = model->layer_heads = calloc((size_t)s->n_layers, sizeof *heads);
-    int *ropes = model->layer_ropes = calloc((size_t)s->n_layers, sizeof *ropes);
-    if (!heads || !ropes) return error_set(error, STATUS_MEMORY, "%s: out of memory", source->path);
-    Status status = read_taps(model, source, error);
+    LayerHeads *heads = calloc((size_t)s->n_layers, sizeof *heads);
+    int *ropes = calloc((size_t)s->n_layers, sizeof *ropes);
+    Status status = STATUS_OK;
+    if (!heads || !ropes) status = error_set(error, STATUS_MEMORY, "%s: out of memory", source->path);
     if (!status)
         status = source->config ? kinds_from_config(model, source, heads, error)
                                 : kinds_from_gguf(model, source, heads, error);
+    for (int l = 0; l < s->n_layers && !status; l++) some |= heads[l].convolves;
+    if (!status && some) status = read_taps(model, source, error);
+    if (status || !some) {
+        if (!status) leave_taps(source);
+        free(heads), free(ropes);
+        return status;
+    }
     for (int l = 0; l < s->n_layers; l++) {
         heads[l].n_kv_heads = heads[l].convolves ? s->n_heads / 2 : s->n_kv_heads;
         heads[l].head_dim = s->head_dim, heads[l].lender = l;
         ropes[l] = heads[l].convolves ? -1 : 0;
-        some |= heads[l].convolves;
     }
-    if (!some) s->convolution.taps = 0;
-    s->heads_of_layers = heads, s->rope.of_layers = ropes;
+    s->heads_of_layers = model->layer_heads = heads, s->rope.of_layers = model->layer_ropes = ropes;
     model->usual_intermediate = s->intermediate_size;
-    return status;
+    return STATUS_OK;
 }
 
 // As the class does (Lfm2MLP): two thirds of what is said, times a factor, up to the next multiple.
@@ -110,7 +127,6 @@ Status model_adjust_ffn(Model *model, const ParamSource *source, Error *error) {
     bool adjusted = true;
     int *size = &model->shape.intermediate_size;
     if (!source->architecture->ffn_adjusted || !source->config) return STATUS_OK;
-    const json_t *said = json_object_get(source->config, "block_ffn_dim_multiplier");
     Status status = param_integer(source, (Key){"block_multiple_of", NULL}, &multiple, error);
     if (!status) status = param_bool(source, (Key){"block_auto_adjust_ff_dim", NULL}, &adjusted, error);
     if (!status) status = param_number(source, (Key){"block_ffn_dim_multiplier", NULL}, &factor, error);
@@ -120,10 +136,8 @@ Status model_adjust_ffn(Model *model, const ParamSource *source, Error *error) {
                          "%s: a feed-forward part of %d times two thirds of %g, in multiples of %lld",
                          source->path, *size, factor, (long long)multiple);
     int64_t wide = (int64_t)(2 * (double)*size / 3);
-    if (!said || !json_is_null(said)) {
-        wide = (int64_t)(factor * (double)wide);
-        wide = (wide + multiple - 1) / multiple * multiple;
-    }
+    wide = (int64_t)(factor * (double)wide);
+    wide = (wide + multiple - 1) / multiple * multiple;
     if (wide < 1 || wide > 1 << 22)
         return error_set(error, STATUS_FILE, "%s: a feed-forward part of %lld", source->path,
                          (long long)wide);
@@ -142,7 +156,11 @@ static Status take_taps(Model *model, const ParamSource *source, int layer, Matr
     const int last = tensor->n_dims - 1;
     const bool fits = (last == 1 || (last == 2 && tensor->shape[1] == 1)) &&
                       tensor->shape[0] == s->hidden_size && tensor->shape[last] == s->convolution.taps;
-    if (fits) flat.n_dims = 1, flat.shape[0] = (int64_t)s->hidden_size * s->convolution.taps;
+    if (!fits)
+        return error_set(error, STATUS_FILE, "%s: %s: expected [%d, 1, %d] or [%d, %d], file has other sizes",
+                         source->path, tensor->name, s->hidden_size, s->convolution.taps, s->hidden_size,
+                         s->convolution.taps);
+    flat.n_dims = 1, flat.shape[0] = (int64_t)s->hidden_size * s->convolution.taps;
     return model_take_tensor(model, source, &flat, 0, (int64_t)s->hidden_size * s->convolution.taps, conv,
                              error);
 }

@@ -40,11 +40,13 @@ static Status read_first(const ParamSource *source, Key key, int64_t *value, Err
     MetaValue first;
     if (!list || list->type != META_ARRAY) return param_integer(source, key, value, error);
     unread_take_meta(source, text);
-    do {
+    for (int64_t i = 0; i < list->count; i++) {
         if (!checkpoint_meta_next(list, &cursor, &first) || first.type != META_INTEGER)
             return error_set(error, STATUS_FILE, "%s: %s should be a list of numbers", source->path, text);
-    } while (first.integer == 0);
-    *value = first.integer;
+        if (first.integer == 0) continue;
+        *value = first.integer;
+        return STATUS_OK;
+    }
     return STATUS_OK;
 }
 

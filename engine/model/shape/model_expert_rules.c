@@ -109,7 +109,7 @@ static Status read_router(const ParamSource *source, Experts *e, Error *error) {
     if (rules->score == ROUTER_SPARSEMIXER) return read_jitter(source, e, error);
     int64_t score = rules->score == ROUTER_SIGMOID ? 2 : 1;
     e->renormalise = source->config ? rules->renormalise : rules->gguf_renormalise;
-    e->scales_input = rules->scales_input;
+    e->scales_input = rules->scales_input, e->guarded = rules->guarded;
     Status status = STATUS_OK;
     if (!source->config || rules->renormalise_key)
         status = param_bool(source, (Key){"norm_topk_prob", "expert_weights_norm"}, &e->renormalise, error);

@@ -52,7 +52,7 @@ static void choose_two(const Experts *e, const float *logits, int32_t *ids, floa
 }
 
 void route_choose(const Experts *e, float *logits, const float *bias, int32_t *ids, float *weights) {
-    float choice[EXPERTS_MOST] = {0}, sum = 0;
+    float choice[EXPERTS_MOST] = {0}, sum = e->guarded ? ROUTER_GUARD : 0;
     bool closed[EXPERTS_MOST] = {false};
     if (e->score == ROUTER_SPARSEMIXER) {
         choose_two(e, logits, ids, weights);

@@ -40,10 +40,10 @@ struct ExpertChoice {
 };
 
 // From a token's logits, biases included, of which a lane has PER: those of experts k·32 + lane, from e.n on -inf. room:
-// 2·e.n floats of shared memory; choice_bias: NULL: none.
+// 2·e.n floats of shared memory; choice_bias: NULL: none; guard: added to the sum that weights are divided by.
 template <int PER>
 __device__ inline ExpertChoice choose_of(const Experts &e, const float *choice_bias, float (&scores)[PER],
-                                         float *room) {
+                                         float *room, float guard = 0) {
     const int lane = threadIdx.x % 32;
     float sum = 0;
     uint32_t keys[PER], most = 0;
@@ -67,7 +67,7 @@ __device__ inline ExpertChoice choose_of(const Experts &e, const float *choice_b
     }
     __syncwarp();
     if (e.n_groups > 1) choose_groups<PER>(e, keys, room, room + e.n);
-    float mine = 0, total = 0;
+    float mine = 0, total = guard;
     int id = 0;
 #pragma unroll 1
     for (int j = 0; j < e.n_active; j++) {

@@ -73,7 +73,7 @@ template <int PER> __device__ inline void choose(const RouteArguments &a, int to
         choose_two<PER>(a, token, scores);
         return;
     }
-    const ExpertChoice choice = choose_of<PER>(e, a.choice_bias, scores, room);
+    const ExpertChoice choice = choose_of<PER>(e, a.choice_bias, scores, room, e.guarded ? ROUTER_GUARD : 0);
     if (lane < e.n_active) {
         int64_t at = (int64_t)token * e.n_active + lane;
         a.to.ids[at] = choice.id;

@@ -192,10 +192,9 @@ static void test_weights_of(const char *root, const char *name, Report *report) 
 }
 
 void test_layer_heads(const char *root, Report *report) {
-    static const char *const NAMES[] = {"gemma4", "gemma4-e", "gemma4-moe"};
+    static const char *const NAMES[] = {"dense/gemma4", "dense/gemma4-e", "convolution/lfm2",
+                                        "convolution/lfm2-own", "dense/gemma4-moe"};
     static const DType TYPES[] = {DTYPE_F32, DTYPE_F16, DTYPE_INT8, DTYPE_INT4};
-    char folder[400];
-    snprintf(folder, sizeof folder, "%s/dense", root);
-    for (int i = 0; i < 12; i++) test_cache_of(folder, NAMES[i / 4], TYPES[i % 4], report);
-    for (int i = 0; i < 2; i++) test_weights_of(folder, NAMES[i], report); // of the third rows are too short
+    for (int i = 0; i < 20; i++) test_cache_of(root, NAMES[i / 4], TYPES[i % 4], report);
+    for (int i = 0; i < 4; i++) test_weights_of(root, NAMES[i], report); // of the last one rows are too short
 }
