@@ -37,17 +37,60 @@ make_dense.MODELS = {
                      conv_L_cache=4, conv_bias=True, conv_dim=40, conv_dim_out=40, block_dim=40,
                      block_ff_dim=48, block_auto_adjust_ff_dim=False, block_ffn_dim_multiplier=1.0, block_multiple_of=256,
                      block_norm_eps=1e-5, block_use_swiglu=True, use_pos_enc=True, num_heads=4, tie_embedding=False),
+    "lfm2_moe": dict(model_type="lfm2_moe", num_hidden_layers=4, norm_eps=1e-5, layer_types=[CONV, FULL, CONV, FULL],
+                     conv_L_cache=3, conv_bias=False, norm_topk_prob=True, routed_scaling_factor=1.5,
+                     rope_parameters=dict(rope_type="default", rope_theta=20000.0), tie_word_embeddings=True, **EXPERTS),
     # No layer attends: what a text goes on with depends on its last nine tokens alone.
     "lfm2-short": dict(model_type="lfm2", num_hidden_layers=4, norm_eps=1e-5, rope_parameters=dict(rope_type="default", rope_theta=20000.0),
                        layer_types=[CONV] * 4, conv_L_cache=3, conv_bias=False, intermediate_size=40,
                        block_auto_adjust_ff_dim=False, tie_word_embeddings=True),
-    "lfm2_moe": dict(model_type="lfm2_moe", num_hidden_layers=4, norm_eps=1e-5, layer_types=[CONV, FULL, CONV, FULL],
-                     conv_L_cache=3, conv_bias=False, norm_topk_prob=True, routed_scaling_factor=1.5,
-                     rope_parameters=dict(rope_type="default", rope_theta=20000.0), tie_word_embeddings=True, **EXPERTS),
     "lfm2_moe-apart": dict(model_type="lfm2_moe", num_hidden_layers=3, norm_eps=1e-5, layer_types=[CONV, FULL, CONV],
                            conv_L_cache=3, conv_bias=False, norm_topk_prob=False, routed_scaling_factor=1.0,
                            rope_theta=20000.0, tie_embedding=True, **EXPERTS),
 }
+
+
+usual_weights = make_dense.random_weights
+MARGIN = 0.05
+
+
+def margin(model, ids):
+    """How far, at least, the last expert that is chosen is before the next one, in both cases."""
+    found, near, first = [], list(range(len(ids))), len(ids) // 2
+    positions = [near, near[:first] + [make_dense.GAP + p for p in near[first:]]]
+    hooks = [layer.feed_forward.register_forward_hook(
+        lambda block, args, _: found.append((block.gate.weight @ args[0][0].T).T.sigmoid() + block.expert_bias))
+        for layer in model.model.layers if hasattr(layer.feed_forward, "gate")]
+    for where in positions:
+        make_dense.logits_of(model, ids, where)
+    for hook in hooks:
+        hook.remove()
+    scores = torch.cat(found).sort(descending=True).values
+    n = model.config.num_experts_per_tok
+    return (scores[:, n - 1] - scores[:, n]).min().item()
+
+
+def random_weights(model, name, dtype):
+    """Of experts such that no choice is a near one: else what is rounded to 16 bits takes others, and the logits say nothing.
+    Scores are near 0 and 1, and biases so far apart that these decide among them."""
+    if model.config.model_type != "lfm2_moe":
+        return usual_weights(model, name, dtype)
+    ids = [1] + make_dense.rng_of(name, "prompt").integers(4, model.config.vocab_size, make_dense.N_TOKENS - 1).tolist()
+    for attempt in range(10000):
+        state = usual_weights(model, f"{name} {attempt}", dtype)
+        for key in state:
+            if key.endswith("feed_forward.gate.weight"):
+                state[key] = state[key] * 16
+            if key.endswith("expert_bias"):
+                state[key] = torch.from_numpy(make_dense.rng_of(name, key, str(attempt)).permutation(len(state[key])) * 0.125).to(dtype)
+        found = margin(make_dense.load(model.config, state, torch.float32), ids)
+        if found >= MARGIN:
+            print(f"{name}: attempt {attempt}, margin {found:.3f}")
+            return state
+    raise SystemExit(f"{name}: every choice of experts is a near one")
+
+
+make_dense.random_weights = random_weights
 
 
 def take_experts_apart(name):
