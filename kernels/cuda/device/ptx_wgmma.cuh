@@ -137,6 +137,10 @@ template <class T> __device__ inline void wgmma_add(float (&c)[4][4], uint64_t a
     WGMMA_ADD("32", "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15", "16", "17", WGMMA_SUMS_8(c, 0),
               WGMMA_SUMS_8(c, 2));
 }
+template <class T> __device__ inline void wgmma_add(float (&c)[6][4], uint64_t a, uint64_t b) {
+    WGMMA_ADD("48", "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23",
+              "24", "25", WGMMA_SUMS_8(c, 0), WGMMA_SUMS_8(c, 2), WGMMA_SUMS_8(c, 4));
+}
 template <class T> __device__ inline void wgmma_add(float (&c)[8][4], uint64_t a, uint64_t b) {
     WGMMA_ADD("64", WGMMA_32, "32", "33", WGMMA_SUMS_32(c, 0));
 }
@@ -159,6 +163,11 @@ __device__ inline void wgmma_add_values(float (&c)[2][4], const uint32_t a[4], u
 __device__ inline void wgmma_add_values(float (&c)[4][4], const uint32_t a[4], uint64_t b) {
     WGMMA_ADD_VALUES("32", "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15", "16", "17", "18", "19",
                      "20", WGMMA_SUMS_8(c, 0), WGMMA_SUMS_8(c, 2));
+}
+__device__ inline void wgmma_add_values(float (&c)[6][4], const uint32_t a[4], uint64_t b) {
+    WGMMA_ADD_VALUES(
+        "48", "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23", "24",
+        "25", "26", "27", "28", WGMMA_SUMS_8(c, 0), WGMMA_SUMS_8(c, 2), WGMMA_SUMS_8(c, 4));
 }
 __device__ inline void wgmma_add_values(float (&c)[8][4], const uint32_t a[4], uint64_t b) {
     WGMMA_ADD_VALUES("64", WGMMA_32, "32", "33", "34", "35", "36", WGMMA_SUMS_32(c, 0));

@@ -64,6 +64,11 @@ template <class T> __device__ inline void wgmma_add(int32_t (&c)[4][4], uint64_t
     WGMMA_ADD_INTS("32", "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15", "16", "17",
                    WGMMA_INTS_8(c, 0), WGMMA_INTS_8(c, 2));
 }
+template <class T> __device__ inline void wgmma_add(int32_t (&c)[6][4], uint64_t a, uint64_t b) {
+    WGMMA_ADD_INTS("48",
+                   "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23",
+                   "24", "25", WGMMA_INTS_8(c, 0), WGMMA_INTS_8(c, 2), WGMMA_INTS_8(c, 4));
+}
 template <class T> __device__ inline void wgmma_add(int32_t (&c)[8][4], uint64_t a, uint64_t b) {
     WGMMA_ADD_INTS("64", WGMMA_32, "32", "33", WGMMA_INTS_32(c, 0));
 }

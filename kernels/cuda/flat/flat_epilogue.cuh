@@ -222,7 +222,7 @@ __device__ inline void end_gated(const FlatArguments &a, int tile, float c[TILES
 // A tile's rows lie as make_heads_map() puts them: a lane has elements d and d + dim/2 of a head.
 template <class T, class Order, int TILES>
 __device__ inline void end_heads(const FlatArguments &a, int tile, float c[TILES][4]) {
-    constexpr int TURN = TILES < 4 ? TILES : 4;
+    constexpr int TURN = TILES % 4 == 0 ? 4 : TILES < 4 ? TILES : 2;
     const HeadArguments &h = a.heads;
     int lane = threadIdx.x % 32, row = tile * FLAT_ROWS + threadIdx.x / 32 * 16, half = h.head_dim / 2;
     int head = row / h.head_dim, d = row % h.head_dim / 2 + lane / 4, kv_head = head - h.n_heads;
@@ -277,7 +277,7 @@ __device__ inline void store_tile(const FlatArguments &a, const FlatPlace<Order>
 // something is.
 template <class Order, int TILES>
 __device__ inline void add_to_tile(const FlatArguments &a, const FlatPlace<Order> &at, float c[TILES][4]) {
-    constexpr int TURN = TILES < 4 ? TILES : 4;
+    constexpr int TURN = TILES % 4 == 0 ? 4 : TILES < 4 ? TILES : 2;
     const float *y = (const float *)a.y;
     const int rows[2] = {min(at.row, a.w.rows - 1), min(at.row + 8, a.w.rows - 1)};
 #pragma unroll

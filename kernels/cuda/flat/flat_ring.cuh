@@ -34,10 +34,10 @@ template <int FORMAT, int TILES> struct FlatRing {
                          X_STAGE = X_BOX * X_COLUMNS / 64; // bytes; a box: 64 columns
     // A block takes all of a multiprocessor's memory: where half of it would not hold what has to be on its way, as measured
     // (NOTES).
-    static constexpr bool WHOLE =
-        TILES == 8 || FORMAT == FORMAT_F16 || FORMAT == FORMAT_BF16 || (TILES == 4 && COLUMNS < 256);
+    static constexpr bool WHOLE = TILES > 4 || FORMAT == FORMAT_F16 || FORMAT == FORMAT_BF16 ||
+                                  (TILES == 4 && COLUMNS < 256);
     static constexpr int REGISTERS =
-        WHOLE && (TILES == 8 || QUANTIZED) ? FLAT_WHOLE_REGISTERS : FLAT_REGISTERS;
+        WHOLE && (TILES > 4 || QUANTIZED) ? FLAT_WHOLE_REGISTERS : FLAT_REGISTERS;
     // Of two rings side by side, up to 16 rows of x, 32 of steps of 256 columns, the next kernel's is not filled before all but
     // LEFT of this one's steps have been asked for: what it brings would come in between, and memory is idle at the end.
     static constexpr bool NEXT_LATE = !WHOLE && (TILES <= 2 || (TILES == 4 && COLUMNS == 256));

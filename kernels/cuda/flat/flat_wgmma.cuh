@@ -290,6 +290,7 @@ static cudaError_t launch_flat(CudaBackend *cuda, FlatArguments *a) {
     if (a->n <= 8) return launch_flat_tiles<T, Out, FORMAT, 1>(cuda, a);
     if (a->n <= 16) return launch_flat_tiles<T, Out, FORMAT, 2>(cuda, a);
     if (a->n <= 32) return launch_flat_tiles<T, Out, FORMAT, 4>(cuda, a);
+    if (a->n <= 48) return launch_flat_tiles<T, Out, FORMAT, 6>(cuda, a);
     return launch_flat_tiles<T, Out, FORMAT, 8>(cuda, a);
 }
 

@@ -62,6 +62,7 @@ static Status convolve(CudaBackend *cuda, const Layer *layer, const KvLayer *kv,
     const DecoderShape *s = cuda->shape;
     ConvolveArguments a = {};
     a.n_tokens = cuda->step.n_tokens;
+    a.alone = cuda->step.padded || cuda->step.n_sequences == cuda->step.n_tokens; // padded: what decodes
     a.bias = layer->b_qkv, a.conv = layer->conv, a.conv_bias = layer->conv_bias, a.taps = s->convolution.taps;
     a.n_heads = s->n_heads, a.n_kv_heads = kv_layer_heads(s, kv), a.head_dim = kv_layer_head_dim(s, kv);
     a.slots = cuda->step.slots, a.earlier = cuda->step.earlier, a.kv = *kv;
