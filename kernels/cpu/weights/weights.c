@@ -70,12 +70,11 @@ static Status make_up(CpuBackend *cpu, void *weights, size_t size, Error *error)
 
 // Made-up matrices are so alike that sums get large; of products of two of them the cache, of three the layer has to hold
 // the size.
-static void soften_made_up(const CpuBackend *cpu, LayerWeights *w) {
+static void soften_made_up(const CpuBackend *cpu, const Layer *layer) {
     static const float SMALL = 1.0f / 64;
-    if (!cpu->makes_up || !layer_heads(cpu->shape, w->index).convolves || w->attn_norm.type != DTYPE_F32)
-        return;
-    float *norm = (float *)(uintptr_t)w->attn_norm.data; // of make_up()'s own memory
-    for (int64_t i = 0; i < w->attn_norm.cols; i++) norm[i] = SMALL;
+    const bool convolves = layer_heads(cpu->shape, layer->weights.index).convolves;
+    for (int i = 0; cpu->makes_up && convolves && layer->attn_norm.weight && i < cpu->shape->hidden_size; i++)
+        layer->attn_norm.weight[i] = SMALL;
 }
 
 static Need norm_bias_of(const DecoderShape *s) {
@@ -227,7 +226,6 @@ Status cpu_load_layer(Backend *backend, const LayerWeights *host, Layer **out, E
     layer->weights = *host;
     Status status = make_up(cpu, &layer->weights, sizeof layer->weights, error);
     if (!status) {
-        soften_made_up(cpu, &layer->weights);
         expect_attention(s, layer, &list);
         expect_feed_forward(s, layer, &list);
         expect_latents(s, layer, &list);
@@ -238,6 +236,7 @@ Status cpu_load_layer(Backend *backend, const LayerWeights *host, Layer **out, E
         free(layer);
         return status;
     }
+    soften_made_up(cpu, layer);
     layer->row_norms = layer_norms_rows(s, &layer->weights);
     cpu_make_panels(cpu, layer);
     layer->next = cpu->layers;

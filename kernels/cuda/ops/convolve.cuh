@@ -7,7 +7,7 @@
 
 struct ConvolveArguments {
     int n_tokens;
-    bool alone; // each is of a sequence of its own
+    bool alone;                    // each is of a sequence of its own
     const float *bias;             // [3·n_heads·head_dim] of queries, keys and values; NULL: none
     const float *conv, *conv_bias; // [n_heads·head_dim, taps], [n_heads·head_dim]; the latter NULL: none
     int taps, n_heads, n_kv_heads, head_dim;
