@@ -113,6 +113,13 @@ typedef struct StepSequence {
     int32_t earlier[CONVOLUTION_MOST_TAPS - 1];
 } StepSequence;
 
+// The slot of the token so many before the sequence's t-th of a step, whose tokens go to `slots`; -1: the text begins behind
+// it.
+static inline int32_t sequence_slot_before(const StepSequence *s, const int32_t *slots, int t, int back) {
+    if (back <= t) return slots[s->first_token + t - back];
+    return back - t <= s->n_earlier ? s->earlier[back - t - 1] : -1;
+}
+
 // What the results of a step may depend on.
 //
 // In the two kinds that are independent, a token's key, value and logits depend on nothing but its own sequence: not on

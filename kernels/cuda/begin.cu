@@ -369,19 +369,14 @@ static void fill_tokens(const DecoderShape *shape, const Staging *from, int room
     *to->count = step->n_tokens;
 }
 
-// The slot of the token so many before a sequence's t-th of the step; -1: the text begins behind it.
-static int32_t slot_before(const Step *step, const StepSequence *s, int t, int back) {
-    if (back <= t) return step->slots[s->first_token + t - back];
-    return back - t <= s->n_earlier ? s->earlier[back - t - 1] : -1;
-}
-
 // What convolutions look at; of tokens beyond the step's nothing.
 static void fill_earlier(const Step *step, const StageRoom *room, CudaStep *to) {
     for (int i = step->n_tokens * room->earlier; i < room->tokens * room->earlier; i++) to->earlier[i] = -1;
     for (int s = 0; s < step->n_sequences && room->earlier > 0; s++)
         for (int t = 0; t < step->sequences[s].n_tokens; t++) {
             int32_t *own = to->earlier + (int64_t)(step->sequences[s].first_token + t) * room->earlier;
-            for (int i = 0; i < room->earlier; i++) own[i] = slot_before(step, &step->sequences[s], t, i + 1);
+            for (int i = 0; i < room->earlier; i++)
+                own[i] = sequence_slot_before(&step->sequences[s], step->slots, t, i + 1);
         }
 }
 

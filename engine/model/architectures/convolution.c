@@ -37,6 +37,7 @@
 static const Architecture ROWS[] = {
     {.name = "lfm2",
      .gguf = "lfm2",
+     .whole = "lfm2_vl",
      LFM2_NAMES,
      .aliases = {{"rms_norm_eps", "norm_eps"},
                  {"intermediate_size", "block_ff_dim", true},

@@ -54,7 +54,10 @@ static const char OF_OTHER_PARTS[] =
     " eoi_token_id image_token_id multimodal_projector_bias projector_hidden_act spatial_merge_size"
     " vision_feature_layer text_config model_type video_token_id audio_token_id boa_token_id eoa_token_id "
     "eoa_token_index"
-    " vision_soft_tokens_per_image ";
+    " vision_soft_tokens_per_image projector_bias projector_hidden_size projector_use_layernorm "
+    "downsample_factor"
+    " do_image_splitting encoder_patch_size max_image_tokens max_num_patches max_pixels_tolerance max_tiles"
+    " min_image_tokens min_tiles tile_size use_image_special_tokens use_thumbnail ";
 static const char *const OTHER_PARTS[] = {"vision_tower",
                                           "vision_model",
                                           "multi_modal_projector",

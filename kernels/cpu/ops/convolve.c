@@ -26,12 +26,6 @@ static KvRow place_of(const Convolve *c, int64_t slot, int head) {
     return (KvRow){second ? KV_VALUES : KV_KEYS, slot, second ? head - c->n_kv_heads : head, c->head_dim};
 }
 
-// The slot of the token so many before the sequence's t-th of the step; -1: the text begins behind it.
-static int32_t slot_before(const CpuBackend *cpu, const StepSequence *s, int t, int back) {
-    if (back <= t) return cpu->slots[s->first_token + t - back];
-    return back - t <= s->n_earlier ? s->earlier[back - t - 1] : -1;
-}
-
 // y = y·(bias + Σ conv·p), of the cache as it is stored, the token's own included; sum and row: scratch.
 static void take_taps(const Convolve *c, const StepSequence *s, int t, int head, float *sum, float *row) {
     const int taps = c->cpu->shape->convolution.taps, dim = c->head_dim;
@@ -40,7 +34,7 @@ static void take_taps(const Convolve *c, const StepSequence *s, int t, int head,
     float *y = c->y + (s->first_token + t) * c->layer->weights.wq.rows + first;
     for (int d = 0; d < dim; d++) sum[d] = c->layer->conv_bias ? c->layer->conv_bias[first + d] : 0;
     for (int back = 0; back < taps; back++) {
-        const int32_t slot = slot_before(c->cpu, s, t, back);
+        const int32_t slot = sequence_slot_before(s, c->cpu->slots, t, back);
         if (slot < 0) break; // nor is there any before
         const KvRow place = place_of(c, slot, head);
         kv_load(c->kv, place.plane, place.slot, place.head, dim, row);

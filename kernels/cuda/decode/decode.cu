@@ -138,8 +138,9 @@ static bool activation_decodable(const DecoderShape *s) {
 // temperature in every layer.
 static bool decodable(const DecoderShape *s, const DecodeStep *t) {
     if (s->norm != NORM_RMS || !activation_decodable(s) || s->parallel_residual || s->alibi ||
-        s->attention_cap > 0 || s->heads_of_layers || s->token_size || s->experts.beside || s->norms_turned ||
-        s->head_layer_norms || s->temperature_unturned || s->normed_residual != 0 || s->rope.two_dimensional)
+        s->attention_cap > 0 || s->heads_of_layers || s->experts.guarded || s->token_size ||
+        s->experts.beside || s->norms_turned || s->head_layer_norms || s->temperature_unturned ||
+        s->normed_residual != 0 || s->rope.two_dimensional)
         return false;
     if (t->head->positions.data || t->head->embedding_norm.weight || t->head->output_bias) return false;
     for (int l = 0; l < s->n_layers; l++)

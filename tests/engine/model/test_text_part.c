@@ -27,6 +27,7 @@ static const Whole WHOLES[] = {
     {GOLDEN_DENSE, "gemma4", "gemma4", "Gemma4ForConditionalGeneration", true},
     {GOLDEN_DENSE, "gemma4-e", "gemma4", "Gemma4ForConditionalGeneration", true},
     {GOLDEN_DENSE, "gemma4-moe", "gemma4", "Gemma4ForConditionalGeneration", true},
+    {GOLDEN_CONVOLUTION, "lfm2", "lfm2_vl", "Lfm2VlForConditionalGeneration", true},
 };
 
 // "model.layers.0.…" as a part of a whole.
@@ -52,7 +53,8 @@ static void write_weights(const Whole *w, const char *further, const char *folde
         part_name(w, key, name, sizeof name);
         json_object_set(out, name, value);
     }
-    json_t *norm = json_deep_copy(json_object_get(header, "model.norm.weight"));
+    const json_t *last = json_object_get(header, "model.norm.weight");
+    json_t *norm = json_deep_copy(last ? last : json_object_get(header, "model.embedding_norm.weight"));
     const json_t *at = json_object_get(norm, "data_offsets");
     json_int_t begin = json_integer_value(json_array_get(at, 0)),
                end = json_integer_value(json_array_get(at, 1)), size = (json_int_t)(all.size - 8 - length);
