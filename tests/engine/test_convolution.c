@@ -19,6 +19,10 @@ static void lfm2_gguf(void **state) {
     (void)state;
     golden_check_model(GOLDEN_CONVOLUTION, "lfm2.gguf", "lfm2", BOTH_LOOPS + 1);
 }
+static void lfm2_gguf_with_qkv_in_one(void **state) {
+    (void)state;
+    golden_check_model(GOLDEN_CONVOLUTION, "lfm2-fused.gguf", "lfm2", BOTH_LOOPS + 1);
+}
 // Taps over four tokens with biases, in the words of the makers' own files.
 static void lfm2_in_its_makers_words(void **state) {
     (void)state;
@@ -204,6 +208,7 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lfm2),
         cmocka_unit_test(lfm2_gguf),
+        cmocka_unit_test(lfm2_gguf_with_qkv_in_one),
         cmocka_unit_test(lfm2_moe),
         cmocka_unit_test(lfm2_moe_gguf),
         cmocka_unit_test(lfm2_moe_apart),

@@ -112,7 +112,7 @@ def take_experts_apart(name):
 
 NAMES = {"operator_norm": "attn_norm", "ffn_norm": "ffn_norm", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k",
          "self_attn.v_proj": "attn_v", "self_attn.out_proj": "attn_output", "self_attn.q_layernorm": "attn_q_norm",
-         "self_attn.k_layernorm": "attn_k_norm", "conv.in_proj": "shortconv.in_proj", "conv.conv": "shortconv.conv",
+         "self_attn.k_layernorm": "attn_k_norm", "self_attn.qkv": "attn_qkv", "conv.in_proj": "shortconv.in_proj", "conv.conv": "shortconv.conv",
          "conv.out_proj": "shortconv.out_proj", "feed_forward.w1": "ffn_gate", "feed_forward.w3": "ffn_up",
          "feed_forward.w2": "ffn_down", "feed_forward.gate": "ffn_gate_inp"}
 HEAD = {"model.embed_tokens.weight": "token_embd.weight", "model.embedding_norm.weight": "token_embd_norm.weight"}
@@ -135,8 +135,14 @@ def gguf_tensors(key, value):
         yield f"blk.{layer}.{NAMES[rest.removesuffix('.weight')]}.weight", value.squeeze(1) if rest == "conv.conv.weight" else value
 
 
-def make_gguf(name, config, state):
-    writer = gguf.GGUFWriter(os.path.join(OUT, f"{name}.gguf"), name.replace("_", ""))
+def make_gguf(name, config, state, file=None):
+    """file: another one, with queries, keys and values in one."""
+    if file:
+        state = dict(state)
+        for layer, kind in enumerate(config.layer_types):
+            if kind == FULL:
+                make_dense.fused(state, f"model.layers.{layer}.", make_dense.QKV, "self_attn.qkv", "weight")
+    writer = gguf.GGUFWriter(os.path.join(OUT, f"{file or name}.gguf"), name.replace("_", ""))
     writer.add_name(f"palaver golden {name}")
     writer.add_context_length(config.max_position_embeddings)
     writer.add_embedding_length(config.hidden_size)
@@ -197,6 +203,8 @@ def main():
         config, _, state = make_dense.make_model(name, report, index)
         if name in ("lfm2", "lfm2_moe"):
             make_gguf(name, config, state)
+        if name == "lfm2":
+            make_gguf(name, config, state, "lfm2-fused")
         if name.endswith("-apart"):
             take_experts_apart(name)
     make_corpus()

@@ -311,8 +311,16 @@ static Status read_layer(const Reader *all, int index, Error *error) {
     return status;
 }
 
+// Whether a GGUF file has q, k and v in one, in the layers that have them.
+static bool is_fused(const Model *model, const ParamSource *source) {
+    bool fused = false;
+    for (int layer = 0; layer < model->shape.n_layers && !source->config && !fused; layer++)
+        fused = model_find_tensor(source, MODULE_QKV, layer, "weight") != NULL;
+    return fused;
+}
+
 Status model_read_weights(Model *model, const ParamSource *source, Error *error) {
-    const bool fused = checkpoint_find(source->checkpoint, "blk.0.attn_qkv.weight") != NULL;
+    const bool fused = is_fused(model, source);
     const Reader r = {model, source, source->architecture, !source->config, fused, 0};
     HeadWeights *head = &model->head;
     model->layers = calloc((size_t)model->shape.n_layers, sizeof *model->layers);
