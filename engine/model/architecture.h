@@ -66,7 +66,7 @@ typedef enum Module {
 } Module;
 
 // Which modules have biases.
-enum { BIAS_QKV = 1, BIAS_O = 2, BIAS_FFN = 4, BIAS_NORM = 8, BIAS_OUTPUT = 16 };
+enum { BIAS_QKV = 1, BIAS_O = 2, BIAS_FFN = 4, BIAS_NORM = 8, BIAS_OUTPUT = 16, BIAS_CONV = 32 };
 
 // How a model knows where a token stands.
 typedef enum PositionKind { POSITIONS_ROPE, POSITIONS_LEARNED, POSITIONS_ALIBI } PositionKind;

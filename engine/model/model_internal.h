@@ -71,7 +71,7 @@ Status model_take_latent(Model *model, const ParamSource *source, int layer, con
 Status model_read_global_head(Model *model, const ParamSource *source, Error *error);
 Status model_read_layer_heads(Model *model, const ParamSource *source, Error *error);
 // Layers that convolve: how wide the feed-forward part is beside them, after the sizes; which they are, after the windows;
-// and the weights that one has in the place of attention's.
+// and a layer's taps, and its matrix apart that was read into wk.
 Status model_adjust_ffn(Model *model, const ParamSource *source, Error *error);
 Status model_read_convolution(Model *model, const ParamSource *source, Error *error);
 Status model_take_convolution(Model *model, const ParamSource *source, int layer, Error *error);

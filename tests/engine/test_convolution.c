@@ -184,24 +184,8 @@ static void in_fewer_bits(void **state) {
     static const char *const NAMES[] = {"lfm2", "lfm2-own"}; // with experts a small difference chooses others
     static const DType TYPES[] = {DTYPE_F16, DTYPE_BF16, DTYPE_INT8, DTYPE_INT4};
     static const double BOUNDS[] = {0.005, 0.04, 0.06, 1};
-    Error error = {0};
-    for (int i = 0; i < 8; i++) {
-        GoldenSet set;
-        Engine *engine;
-        if (golden_model_read(GOLDEN_CONVOLUTION, NAMES[i / 4], &set, &error)) fail_msg("%s", error.message);
-        if (golden_model_open(GOLDEN_CONVOLUTION, NAMES[i / 4], "cpu:exact", TYPES[i % 4], &engine, &error))
-            fail_msg("%s", error.message);
-        const GoldenCase *c = &set.cases[0];
-        const size_t n = (size_t)(c->n - c->from) * (size_t)c->vocab;
-        float *logits = calloc(n, sizeof *logits);
-        if (golden_model_evaluate(engine, c, 7, logits, &error)) fail_msg("%s", error.message);
-        const double distance = golden_distance(logits, c->expected, n);
-        print_message("%s, %s: %.2g\n", NAMES[i / 4], dtype_name(TYPES[i % 4]), distance);
-        assert_true(distance <= BOUNDS[i % 4]);
-        free(logits);
-        engine_close(engine);
-        golden_model_free(&set);
-    }
+    for (int i = 0; i < 8; i++)
+        golden_check_cache(GOLDEN_CONVOLUTION, NAMES[i / 4], TYPES[i % 4], BOUNDS[i % 4]);
 }
 
 int main(int argc, char **argv) {

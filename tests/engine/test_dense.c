@@ -28,25 +28,7 @@ static void heads_of_two_sizes_in_fewer_bits(void **state) {
     static const char *const NAMES[] = {"gemma4", "gemma4-e", "gemma4-moe"};
     static const DType TYPES[] = {DTYPE_F16, DTYPE_INT8, DTYPE_INT4};
     static const double BOUNDS[] = {0.005, 0.04, 0.8};
-    Error error = {0};
-    for (int i = 0; i < 9; i++) {
-        GoldenSet set;
-        Engine *engine;
-        const char *name = NAMES[i / 3];
-        if (golden_model_read(GOLDEN_DENSE, name, &set, &error)) fail_msg("%s", error.message);
-        if (golden_model_open(GOLDEN_DENSE, name, "cpu:exact", TYPES[i % 3], &engine, &error))
-            fail_msg("%s", error.message);
-        const GoldenCase *c = &set.cases[0];
-        const size_t n = (size_t)(c->n - c->from) * (size_t)c->vocab;
-        float *logits = calloc(n, sizeof *logits);
-        if (golden_model_evaluate(engine, c, 7, logits, &error)) fail_msg("%s", error.message);
-        const double distance = golden_distance(logits, c->expected, n);
-        print_message("%s, %s: %.2g\n", name, dtype_name(TYPES[i % 3]), distance);
-        assert_true(distance <= BOUNDS[i % 3]);
-        free(logits);
-        engine_close(engine);
-        golden_model_free(&set);
-    }
+    for (int i = 0; i < 9; i++) golden_check_cache(GOLDEN_DENSE, NAMES[i / 3], TYPES[i % 3], BOUNDS[i % 3]);
 }
 
 static const char *const BOTH_LOOPS[] = {"cpu:reference", "cpu:exact", NULL};

@@ -165,26 +165,12 @@ static Status take_taps(Model *model, const ParamSource *source, int layer, Matr
                              error);
 }
 
-// Of a module [rows, hidden_size]: its weight, and where the model has them its bias.
-static Status take_both(Model *model, const ParamSource *source, Module module, int layer, int64_t rows,
-                        Matrix *weight, Matrix *bias, Error *error) {
-    const CheckpointTensor *tensor = model_find_tensor(source, module, layer, "weight");
-    if (!tensor) return model_missing_tensor(model, source, module, layer, "weight", error);
-    Status status = model_take_tensor(model, source, tensor, rows, model->shape.hidden_size, weight, error);
-    if (status || !model->conv_bias) return status;
-    tensor = model_find_tensor(source, module, layer, "bias");
-    if (!tensor) return model_missing_tensor(model, source, module, layer, "bias", error);
-    return model_take_tensor(model, source, tensor, 0, rows, bias, error);
-}
-
 Status model_take_convolution(Model *model, const ParamSource *source, int layer, Error *error) {
     const int64_t n = model->shape.hidden_size;
     LayerWeights *to = &model->layers[layer];
-    Matrix in, in_bias = {0};
-    Status status = take_both(model, source, MODULE_CONV_IN, layer, 3 * n, &in, &in_bias, error);
-    if (!status) status = take_both(model, source, MODULE_CONV_OUT, layer, n, &to->wo, &to->bo, error);
-    if (!status) status = take_taps(model, source, layer, &to->conv, error);
+    Status status = take_taps(model, source, layer, &to->conv, error);
     if (status) return status;
+    Matrix in = to->wk, in_bias = to->bk;
     to->wk = model_take_first(&in, n), to->bk = model_take_first(&in_bias, n);
     to->wq = model_take_first(&in, n), to->bq = model_take_first(&in_bias, n);
     to->wv = in, to->bv = in_bias;

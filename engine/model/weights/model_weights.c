@@ -24,9 +24,10 @@ typedef enum Dim {
     DIM_ATTENDED, // what wo takes
     DIM_Q_RANK,   // of latent attention, as the following
     DIM_RANK,
-    DIM_ROW,      // that is cached
-    DIM_TOKEN,    // of per-layer embeddings
-    DIM_OF_LAYERS // likewise, of all layers
+    DIM_ROW,       // that is cached
+    DIM_TOKEN,     // of per-layer embeddings
+    DIM_OF_LAYERS, // likewise, of all layers
+    DIM_CONV_IN    // of layers that convolve
 } Dim;
 
 typedef struct WeightInfo {
@@ -39,7 +40,8 @@ typedef struct WeightInfo {
 #define LAYER(MEMBER) offsetof(LayerWeights, MEMBER)
 #define HEAD(MEMBER) offsetof(HeadWeights, MEMBER)
 
-// MODULE_QKV is taken apart after it was read into wq and bq, MODULE_GATE_UP after w_gate and b_gate.
+// MODULE_QKV is taken apart after it was read into wq and bq, MODULE_GATE_UP after w_gate and b_gate, MODULE_CONV_IN after wk
+// and bk.
 static const WeightInfo LAYER_WEIGHTS[] = {
     {MODULE_ATTN_NORM, LAYER(attn_norm), LAYER(attn_norm_bias), DIM_NONE, DIM_HIDDEN, BIAS_NORM},
     {MODULE_Q, LAYER(wq), LAYER(bq), DIM_Q, DIM_HIDDEN, BIAS_QKV},
@@ -61,6 +63,8 @@ static const WeightInfo LAYER_WEIGHTS[] = {
     {MODULE_Q_UP, LAYER(wq), 0, DIM_Q, DIM_Q_RANK, 0},
     {MODULE_KV_DOWN, LAYER(wk), 0, DIM_ROW, DIM_HIDDEN, 0},
     {MODULE_LATENT_NORM, LAYER(latent_norm), 0, DIM_NONE, DIM_RANK, 0},
+    {MODULE_CONV_IN, LAYER(wk), LAYER(bk), DIM_CONV_IN, DIM_HIDDEN, BIAS_CONV},
+    {MODULE_CONV_OUT, LAYER(wo), LAYER(bo), DIM_HIDDEN, DIM_HIDDEN, BIAS_CONV},
     {MODULE_TOKEN_GATE, LAYER(token_gate), 0, DIM_TOKEN, DIM_HIDDEN, 0},
     {MODULE_TOKEN_UP, LAYER(token_up), 0, DIM_HIDDEN, DIM_TOKEN, 0},
     {MODULE_TOKEN_NORM, LAYER(token_norm), 0, DIM_NONE, DIM_HIDDEN, 0},
@@ -127,6 +131,8 @@ static int64_t dim_size(const Reader *r, Dim dim) {
         return shape->token_size;
     case DIM_OF_LAYERS:
         return (int64_t)shape->n_layers * shape->token_size;
+    case DIM_CONV_IN:
+        return 3 * (int64_t)shape->hidden_size;
     case DIM_NONE:
         break;
     }
@@ -147,13 +153,14 @@ static bool has_from_elsewhere(const Reader *r, Module module) {
            (module == MODULE_V && model->same_values && model->attention_windows[r->layer] == 0);
 }
 
-// A layer that convolves has neither heads nor their norms; model_take_convolution() takes what it has.
+// A layer that convolves has neither heads nor their norms.
 static bool convolves(const Reader *r) {
     return r->model->layer_heads && r->model->layer_heads[r->layer].convolves;
 }
 
 static bool is_present(const Reader *r, Module module) {
     if (convolves(r) && module >= MODULE_Q && module <= MODULE_O) return false;
+    if (!convolves(r) && module >= MODULE_CONV_IN && module <= MODULE_CONV_OUT) return false;
     if (is_of_tokens(module) && r->model->shape.token_size == 0) return false;
     if (has_from_elsewhere(r, module)) return false;
     const Latent *latent = &r->model->shape.latent;
@@ -170,7 +177,7 @@ static bool is_present(const Reader *r, Module module) {
 static bool has_bias(const Model *model, unsigned biases) {
     return ((biases & BIAS_QKV) && model->qkv_bias) || ((biases & BIAS_O) && model->o_bias) ||
            ((biases & BIAS_FFN) && model->ffn_bias) || ((biases & BIAS_NORM) && model->norm_bias) ||
-           ((biases & BIAS_OUTPUT) && model->output_bias);
+           ((biases & BIAS_OUTPUT) && model->output_bias) || ((biases & BIAS_CONV) && model->conv_bias);
 }
 
 // rows 0: a vector

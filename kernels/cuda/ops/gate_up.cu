@@ -2,32 +2,27 @@
 #include "kernels/cuda/activation.cuh"
 #include "kernels/cuda/ops/gate_up.cuh"
 
-// One thread four elements; cols, the intermediate size, is a multiple of 4. Biases may be NULL.
-template <class T>
-__global__ void __launch_bounds__(256)
-    activate_kernel(Activation activation, const T *wide, const float *b_up, int cols, int64_t n, T *g) {
-    int64_t i = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) * 4;
-    if (i >= n) return;
-    struct alignas(sizeof(T) * 4) Four {
-        T v[4];
-    } four = *(const Four *)(wide + i);
-    for (int j = 0; j < 4; j++)
-        four.v[j] =
-            from_float<T>(activate_any(activation, to_float(four.v[j]) + (b_up ? b_up[i % cols + j] : 0)));
-    *(Four *)(g + i) = four;
-}
+// An activation without a gate: one of those that need no numbers, or xIELU by a layer's.
+struct ByKind {
+    Activation kind;
+    __device__ float operator()(float x) const { return activate_any(kind, x); }
+};
+struct ByXielu {
+    Xielu by;
+    __device__ float operator()(float x) const { return xielu(by, x); }
+};
 
-// The same by the layer's xIELU.
-template <class T>
+// One thread four elements; cols, the intermediate size, is a multiple of 4. Biases may be NULL.
+template <class T, class Activate>
 __global__ void __launch_bounds__(256)
-    xielu_kernel(const Xielu by, const T *wide, const float *b_up, int cols, int64_t n, T *g) {
+    activate_kernel(const Activate activate, const T *wide, const float *b_up, int cols, int64_t n, T *g) {
     int64_t i = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) * 4;
     if (i >= n) return;
     struct alignas(sizeof(T) * 4) Four {
         T v[4];
     } four = *(const Four *)(wide + i);
     for (int j = 0; j < 4; j++)
-        four.v[j] = from_float<T>(xielu(by, to_float(four.v[j]) + (b_up ? b_up[i % cols + j] : 0)));
+        four.v[j] = from_float<T>(activate(to_float(four.v[j]) + (b_up ? b_up[i % cols + j] : 0)));
     *(Four *)(g + i) = four;
 }
 
@@ -66,10 +61,11 @@ template <class T> static void launch_activate(const CudaBackend *cuda, const Ge
         activate_pairs_kernel<T><<<blocks, 256, 0, cuda->device.stream>>>(
             GateBiases{gemm->bias, gemm->other}, cuda->shape->activation, wide, cols, n, g);
     else if (cuda->shape->activation == ACTIVATION_XIELU)
-        xielu_kernel<T><<<blocks, 256, 0, cuda->device.stream>>>(*gemm->xielu, wide, gemm->bias, cols, n, g);
+        activate_kernel<<<blocks, 256, 0, cuda->device.stream>>>(ByXielu{*gemm->xielu}, wide, gemm->bias,
+                                                                 cols, n, g);
     else
-        activate_kernel<T>
-            <<<blocks, 256, 0, cuda->device.stream>>>(cuda->shape->activation, wide, gemm->bias, cols, n, g);
+        activate_kernel<<<blocks, 256, 0, cuda->device.stream>>>(ByKind{cuda->shape->activation}, wide,
+                                                                 gemm->bias, cols, n, g);
 }
 
 Status gate_up_gemm(CudaBackend *cuda, Gemm *gemm, bool gated, Error *error) {

@@ -79,3 +79,21 @@ void golden_check_model(const char *root, const char *name, const char *golden_o
     }
     golden_model_free(&set);
 }
+
+void golden_check_cache(const char *root, const char *name, DType cache, double bound) {
+    GoldenSet set;
+    Engine *engine;
+    Error error = {0};
+    if (golden_model_read(root, name, &set, &error)) fail_msg("%s", error.message);
+    if (golden_model_open(root, name, "cpu:exact", cache, &engine, &error)) fail_msg("%s", error.message);
+    const GoldenCase *c = &set.cases[0];
+    const size_t n = (size_t)(c->n - c->from) * (size_t)c->vocab;
+    float *logits = calloc(n, sizeof *logits);
+    if (golden_model_evaluate(engine, c, 7, logits, &error)) fail_msg("%s", error.message);
+    const double distance = golden_distance(logits, c->expected, n);
+    print_message("%s, %s: %.2g\n", name, dtype_name(cache), distance);
+    assert_true(distance <= bound);
+    free(logits);
+    engine_close(engine);
+    golden_model_free(&set);
+}

@@ -20,4 +20,8 @@ void golden_check_greedy(Engine *engine, const char *root, const char *golden_of
 void golden_check_model(const char *root, const char *name, const char *golden_of,
                         const char *const *devices);
 
+// Through a cache of such a type the first case's logits, by 7, are as far as `bound` from transformers' at most: its rounding
+// is all that changes.
+void golden_check_cache(const char *root, const char *name, DType cache, double bound);
+
 #endif
