@@ -214,7 +214,7 @@ static int64_t x_bytes(const DecoderShape *s, size_t size, int n) {
     return (int64_t)size * n * s->hidden_size;
 }
 static int64_t q_bytes(const DecoderShape *s, size_t size, int n) {
-    return (int64_t)size * n * s->n_heads * decoder_most_head_dim(s);
+    return (int64_t)size * n * decoder_pass_width(s);
 }
 static int64_t g_bytes(const DecoderShape *s, size_t size, int n) {
     return (int64_t)size * n * decoder_ffn_width(s);

@@ -96,6 +96,28 @@ typedef struct Convolution {
 } Convolution;
 enum { CONVOLUTION_MOST_TAPS = 8 };
 
+// A gated delta rule in the place of attention (Yang et al., arXiv:2412.06464; Qwen3NextGatedDeltaNet and
+// Qwen3_5GatedDeltaNet of transformers), in the layers that LayerHeads.recurs names. With h[t] = norm(x[t]; attn_norm), and
+// n_key_heads heads of queries and keys of key_dim, n_value_heads of values of value_dim:
+//   c[t] = [wq·h | wk·h | wv·h];  [q | k | v][t] = silu(Σ conv[j]·c[t - (taps - 1) + j]), 0 <= j < taps, element by element,
+//   c of what stands before the text being zeros; each head of q is divided by its length and by √key_dim, each of k by its
+//   length, lengths being √(Σ x² + DELTA_LENGTH_EPS);
+//   of each head of values, with q and k of the key head that is its (keys_alternate): β = sigmoid(w_beta·h),
+//   γ = e^(−decay_rate·softplus(w_decay·h + decay_bias)), and from the state S [key_dim, value_dim], zeros before the text,
+//     S ← γ·S;  S ← S + k·(β·(v − kᵀ·S));  y = norm(qᵀ·S; state_norm)·silu(attn_gate·h), a RMS norm of each head;
+//   x += wo·y, y [n_value_heads·value_dim].
+// What a token leaves for those behind it is not in the cache's slots: it is a state of the whole text before them
+// (KvLayer.states), which can be gone on from, and not be cut.
+typedef struct DeltaRule {
+    int n_key_heads, n_value_heads; // n_value_heads 0: no layer has one; a multiple of n_key_heads
+    int key_dim, value_dim;
+    int taps; // at most CONVOLUTION_MOST_TAPS
+    // Head h of values goes with key head h % n_key_heads, as GGUF's converter orders Qwen 3.5's; else with
+    // h / (n_value_heads / n_key_heads).
+    bool keys_alternate;
+} DeltaRule;
+#define DELTA_LENGTH_EPS 1e-6f
+
 // How the pairs of a head's first rotary_dim elements lie: (i, i + rotary_dim/2), as Hugging Face
 // stores them, or (2i, 2i+1), as Meta and GGUF's LLaMA do.
 typedef enum RopeKind { ROPE_HALF_SPLIT, ROPE_INTERLEAVED } RopeKind;
@@ -130,6 +152,7 @@ typedef struct LayerHeads {
     int n_kv_heads, head_dim;
     int lender; // the layer whose keys and values it looks at, an earlier one; its own number: it has them itself
     bool convolves; // it does not attend: Convolution
+    bool recurs;    // nor does it: DeltaRule
 } LayerHeads;
 
 typedef struct DecoderShape {
@@ -163,6 +186,7 @@ typedef struct DecoderShape {
     Experts experts;
     Latent latent;
     Convolution convolution;
+    DeltaRule delta;
     // Heads of layers differ (Gemma 4, LFM 2): host [n_layers], the caller's; n_kv_heads and head_dim above are those of most, and
     // the cache has room for the widest. NULL: they are alike. Intermediate sizes then differ as well, up to
     // intermediate_size.
@@ -224,7 +248,7 @@ static inline int64_t decoder_attended_width(const DecoderShape *s) {
 }
 
 static inline LayerHeads layer_heads(const DecoderShape *s, int layer) {
-    const LayerHeads alike = {s->n_kv_heads, s->head_dim, layer, false};
+    const LayerHeads alike = {s->n_kv_heads, s->head_dim, layer, false, false};
     return s->heads_of_layers ? s->heads_of_layers[layer] : alike;
 }
 
@@ -261,6 +285,35 @@ static inline int64_t decoder_key_rows(const DecoderShape *s) {
 // Tokens before a token that its convolutions look at.
 static inline int decoder_earlier(const DecoderShape *s) {
     return s->convolution.taps > 0 ? s->convolution.taps - 1 : 0;
+}
+
+// Elements of what a layer that recurs convolves: queries, keys, values.
+static inline int64_t delta_channels(const DeltaRule *d) {
+    return 2 * (int64_t)d->n_key_heads * d->key_dim + (int64_t)d->n_value_heads * d->value_dim;
+}
+
+// Of what it gives to wo.
+static inline int64_t delta_width(const DeltaRule *d) {
+    return (int64_t)d->n_value_heads * d->value_dim;
+}
+
+// Elements of a token in PassBuffers.q: the queries of the widest layer, or what a layer that recurs gives.
+static inline int64_t decoder_pass_width(const DecoderShape *s) {
+    const int64_t heads = (int64_t)s->n_heads * decoder_most_head_dim(s), values = delta_width(&s->delta);
+    return heads > values ? heads : values;
+}
+
+// Floats of one state of a layer that recurs: c of the last taps - 1 tokens, the oldest first, [taps - 1, channels], then S,
+// [n_value_heads, key_dim, value_dim].
+static inline int64_t delta_state_floats(const DeltaRule *d) {
+    return (d->taps - 1) * delta_channels(d) + delta_width(d) * d->key_dim;
+}
+
+// Layers that recur.
+static inline int decoder_recurring(const DecoderShape *s) {
+    int n = 0;
+    for (int l = 0; s->heads_of_layers && l < s->n_layers; l++) n += s->heads_of_layers[l].recurs;
+    return n;
 }
 
 static inline int decoder_least_kv_heads(const DecoderShape *s) {

@@ -42,7 +42,7 @@ extern "C" {
 // Where a pass leaves what its ops hand to each other: backend memory, for the step's tokens.
 typedef struct PassBuffers {
     void *x;       // [n_tokens, hidden_size] the residual stream
-    void *q;       // [n_tokens, n_heads*head_dim] queries, then what attention made of them
+    void *q;       // [n_tokens, decoder_pass_width()] queries, then what attention made of them
     void *g;       // [n_tokens, decoder_ffn_width()]
     float *logits; // [n_sequences, vocab_size]
 } PassBuffers;
@@ -156,7 +156,7 @@ typedef struct BackendOptions {
 
 enum { OPS_MAX_STAMPS = 8192 };
 
-enum { OPS_ABI = 29 }; // counts changes of this header that a plug-in built before would not know
+enum { OPS_ABI = 30 }; // counts changes of this header that a plug-in built before would not know
 
 typedef struct Ops {
     const char *name; // "cpu", "cuda"
@@ -209,7 +209,8 @@ typedef struct Ops {
     // h = norm(x; attn_norm);  q, k, v = W·h + b, each head of q and k, or their rows, normed where the layer has
     // q_norm, k_norm, those of v where it has v_norm;  q and k turned by RoPE (kv->rope), before those norms if the shape
     // says so;  k and v stored in their slots of `kv`, of a borrowed one neither made nor stored. With a latent as told
-    // there, and in a layer that convolves as told at Convolution: q is then y. x [n_tokens, hidden_size] → q [n_tokens, n_heads*head_dim]
+    // there, and in a layer that convolves or recurs as told at Convolution and DeltaRule: q is then y, of a layer that recurs
+    // [n_tokens, delta_width()]. x [n_tokens, hidden_size] → q [n_tokens, n_heads*head_dim]
     Status (*qkv)(Backend *backend, const Layer *layer, const void *x, const KvLayer *kv, void *q,
                   Error *error);
 
@@ -222,7 +223,8 @@ typedef struct Ops {
     // softmax(cap(attention_scale · q·Kᵀ) + mask)·V for each head, KV head h·n_kv_heads/n_heads, mask as told at
     // StepSequence; window 0: none, below 0: chunks; cap as told at attention_cap. With shape->alibi, a score loses slope(h)·distance
     // (kernels/alibi.h). A query that sees no slot gives zeros. With kv->sink_scores sums have one term
-    // more. In a layer that convolves y is q. q and y may be the same memory. q [n_tokens, n_heads*head_dim] →
+    // more. Then times the gate that qkv() has made of a layer with attn_gate. In a layer that convolves or recurs y is q. q
+    // and y may be the same memory. q [n_tokens, n_heads*head_dim] →
     // y [n_tokens, n_heads*head_dim]
     Status (*attend)(Backend *backend, const void *q, const KvLayer *kv, int window, void *y, Error *error);
 

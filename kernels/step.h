@@ -53,6 +53,10 @@ typedef struct KvLayer {
     int n_kv_heads, head_dim; // 0: the shape's
     bool borrowed;            // another layer's keys and values: qkv() stores none
     bool convolves;           // what lies in it is a convolution's (Convolution in kernels/decoder_shape.h)
+    // Nothing lies in its slots: the layer recurs (DeltaRule in kernels/decoder_shape.h), and what it goes on from are the
+    // states of sequences (StepSequence.state_from): backend memory [n_states, delta_state_floats()].
+    bool recurs;
+    float *states;
     // Learned attention sinks (gpt-oss): the sum that weights are divided by has e^sink_scores[h] beside those of head h's
     // scores, and no value. NULL: none.
     const float *sink_scores; // backend memory [n_heads]
@@ -75,7 +79,7 @@ static inline int kv_layer_heads(const DecoderShape *shape, const KvLayer *kv) {
 // A layer that attends, of kv [n_layers]: how a step is cut goes by such a one.
 static inline const KvLayer *kv_layer_attending(const KvLayer *kv, int n_layers) {
     for (int l = 0; l < n_layers; l++)
-        if (!kv[l].convolves) return &kv[l];
+        if (!kv[l].convolves && !kv[l].recurs) return &kv[l];
     return kv;
 }
 
@@ -111,6 +115,9 @@ typedef struct StepSequence {
     // those behind it the step has the slots. Fewer than decoder_earlier(): the text begins there.
     int n_earlier;
     int32_t earlier[CONVOLUTION_MOST_TAPS - 1];
+    // Where layers recur: the state behind the tokens before its first one (-1: there are none), which stays as it is, and
+    // where the one behind its last token goes, another one. No two sequences of a step write the same.
+    int32_t state_from, state_to;
 } StepSequence;
 
 // The slot of the token so many before the sequence's t-th of a step, whose tokens go to `slots`; -1: the text begins behind

@@ -87,6 +87,13 @@ typedef struct LayerWeights {
     // Of a layer that convolves (Convolution in kernels/decoder_shape.h), whose wq, wk and wv are [hidden_size, hidden_size]:
     // [1, hidden_size*taps], element after element, and [hidden_size]; the bias may be absent.
     Matrix conv, conv_bias;
+    // What attention gives is multiplied with sigmoid(attn_gate·h + attn_gate_bias) before wo, h as of wq (Qwen3-Next):
+    // [n_heads*head_dim, hidden_size], [n_heads*head_dim]; absent: it is not.
+    Matrix attn_gate, attn_gate_bias;
+    // Of a layer that recurs (DeltaRule in kernels/decoder_shape.h), whose wq and wk are [n_key_heads*key_dim, hidden_size],
+    // wv and attn_gate [n_value_heads*value_dim, hidden_size], wo [hidden_size, n_value_heads*value_dim], and conv
+    // [1, channels*taps]: [n_value_heads, hidden_size] both, [n_value_heads] both, [value_dim].
+    Matrix w_beta, w_decay, decay_rate, decay_bias, state_norm;
     // What the token's own part of a per-layer embedding (below) adds: [size, hidden_size], [hidden_size, size],
     // [hidden_size]; absent: nothing.
     Matrix token_gate, token_up, token_norm;

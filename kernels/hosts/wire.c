@@ -157,8 +157,9 @@ Status wire_take_step(WireIn *in, int max_tokens, WireArrays *arrays, WireStep *
     for (int i = 0; i < head->n_sequences; i++) {
         WireSequence s;
         memcpy(&s, &told[i], sizeof s);
-        to[i] = (StepSequence){s.first_token, s.n_tokens, s.n_slots,       page, s.n_sinks, s.n_evicted,
-                               s.rope_set,    s.n_prefix, s.in_order != 0, 0,    {0}};
+        to[i] = (StepSequence){
+            s.first_token, s.n_tokens,      s.n_slots, page, s.n_sinks, s.n_evicted, s.rope_set,
+            s.n_prefix,    s.in_order != 0, 0,         {0},  -1,        -1};
         page += pages_of(s.n_slots, head->page_size);
     }
     *step = (Step){.n_tokens = head->n_tokens,

@@ -115,9 +115,9 @@ typedef struct WireStep {
 typedef struct WireSequence {
     int32_t first_token, n_tokens, n_slots, n_sinks, n_evicted, rope_set, n_prefix, in_order;
 } WireSequence;
-// What these are of has no member that does not travel, but for those of layers that convolve (StepSequence.earlier,
-// KvLayer.convolves), which part_check() refuses: who adds one sees it here.
-_Static_assert(sizeof(StepSequence) == 80 && sizeof(KvLayer) == 136 && sizeof(SampleParams) == 72 &&
+// What these are of has no member that does not travel, but for those of layers that convolve or recur (StepSequence.earlier
+// and state_from, KvLayer.convolves and recurs), which part_check() refuses: who adds one sees it here.
+_Static_assert(sizeof(StepSequence) == 88 && sizeof(KvLayer) == 144 && sizeof(SampleParams) == 72 &&
                    sizeof(Step) == 64,
                "WireSequence, WireKv, WireDraw or WireStep lacks a member");
 

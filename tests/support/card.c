@@ -53,7 +53,7 @@ static Status card_decode(Backend *backend, const DecodeStep *t, Error *error) {
     const size_t n = (size_t)t->step->n_tokens;
     if (++counts.decoded % 3 == 0) return STATUS_UNSUPPORTED;
     float *x = malloc(n * (size_t)shape->hidden_size * sizeof *x),
-          *q = malloc(n * (size_t)shape->n_heads * (size_t)decoder_most_head_dim(shape) * sizeof *q),
+          *q = malloc(n * (size_t)decoder_pass_width(shape) * sizeof *q),
           *g = malloc(n * (size_t)decoder_ffn_width(shape) * sizeof *g);
     const PassBuffers own = {x, q, g, t->logits};
     Status status = x && q && g ? ops_cpu()->begin(backend, t->step, t->kv, error) : STATUS_MEMORY;

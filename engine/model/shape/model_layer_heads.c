@@ -55,7 +55,8 @@ static Status read_heads(Model *model, const ParamSource *source, const Global *
     Status status = STATUS_OK;
     for (int l = 0; l < model->shape.n_layers; l++) {
         const bool slides = model->attention_windows[l] > 0;
-        heads[l] = (LayerHeads){model->shape.n_kv_heads, model->shape.head_dim, l, false};
+        heads[l] = (LayerHeads){
+            .n_kv_heads = model->shape.n_kv_heads, .head_dim = model->shape.head_dim, .lender = l};
         if (slides || json_is_object(all)) continue;
         heads[l].head_dim = (int)global->head_dim;
         if (global->same_values && global->n_kv_heads > 0) heads[l].n_kv_heads = (int)global->n_kv_heads;

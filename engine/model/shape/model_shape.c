@@ -142,12 +142,13 @@ static Status make_convolutions(Model *m, const NamedConvolution *named, Error *
     if (!m->layer_heads || !m->layer_ropes)
         return error_set(error, STATUS_MEMORY, "no memory for a model of %d layers", s->n_layers);
     for (int l = 0; l < s->n_layers; l++) {
-        m->layer_heads[l] = (LayerHeads){s->n_heads / 2, s->head_dim, l, true};
+        m->layer_heads[l] = (LayerHeads){
+            .n_kv_heads = s->n_heads / 2, .head_dim = s->head_dim, .lender = l, .convolves = true};
         m->layer_ropes[l] = -1;
     }
     for (int i = 0; i < named->n_attending; i++) {
         m->layer_heads[named->attending[i]] =
-            (LayerHeads){s->n_kv_heads, s->head_dim, named->attending[i], false};
+            (LayerHeads){.n_kv_heads = s->n_kv_heads, .head_dim = s->head_dim, .lender = named->attending[i]};
         m->layer_ropes[named->attending[i]] = 0;
     }
     s->convolution.taps = named->taps;

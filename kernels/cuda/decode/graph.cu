@@ -66,7 +66,7 @@ static size_t lay_out(const CudaBackend *cuda, DecodeGraphs *b, char *base) {
         return at;
     };
     b->x = take((size_t)s->hidden_size);
-    b->q = take((size_t)s->n_heads * (size_t)decoder_most_head_dim(s));
+    b->q = take((size_t)decoder_pass_width(s));
     b->g = take((size_t)decoder_ffn_width(s));
     return used;
 }
