@@ -124,7 +124,8 @@ int engine_context_size(const Engine *engine) {
     return engine->context_size;
 }
 int64_t engine_token_bytes(const Engine *engine) {
-    return kv_cache_bytes(&engine->cache.layout) / engine->cache.layout.n_slots;
+    const KvLayout *l = &engine->cache.layout;
+    return (kv_cache_bytes(l) - l->n_recurring * kv_layout_states_bytes(l)) / l->n_slots;
 }
 int engine_chunk(const Engine *engine) {
     return engine->forward.max_tokens;
@@ -156,6 +157,7 @@ const char *engine_cannot_shift(const Engine *engine) {
     if (model->shape.norms_turned) return "its keys are normed after they were turned";
     if (model->chunk > 0) return "its layers see chunks of the text";
     if (model->seen_both_ways) return "its prompt is seen both ways";
+    if (decoder_recurring(&model->shape) > 0) return "its states have seen all of the text";
     if (model_rope_set(model, engine->context_size) > 0)
         return "its rotary frequencies go by the length of the text";
     return NULL;

@@ -29,6 +29,11 @@ Status kv_layout_check(const KvLayout *l, Error *error) {
     if (quantised && l->scale_type != DTYPE_F32 && l->scale_type != DTYPE_F16)
         return error_set(error, STATUS_USAGE, "cache scales in %s: there are f32 and f16",
                          dtype_name(l->scale_type));
+    int64_t states;
+    if (l->n_recurring > 0 && (__builtin_mul_overflow(l->state_floats, l->n_states, &states) ||
+                               states > INT64_MAX / 8 / l->n_recurring))
+        return error_set(error, STATUS_USAGE, "%d states of %lld numbers are beyond counting", l->n_states,
+                         (long long)l->state_floats);
     if (elements_of(l) < 0)
         return error_set(error, STATUS_USAGE, "a cache of %lld slots is beyond counting",
                          (long long)l->n_slots);
@@ -41,6 +46,14 @@ int64_t kv_layout_bytes(const KvLayout *l) {
 
 int64_t kv_layout_scale_bytes(const KvLayout *l) {
     return l->group ? dtype_row_bytes(l->scale_type, elements_of(l) / l->group) : 0;
+}
+
+int64_t kv_layout_states_bytes(const KvLayout *l) {
+    return l->n_recurring ? (int64_t)sizeof(float) * l->state_floats * l->n_states : 0;
+}
+
+int64_t kv_layout_state_bytes(const KvLayout *l) {
+    return (int64_t)sizeof(float) * l->state_floats * l->n_recurring;
 }
 
 KvLayer kv_layout_layer(const KvLayout *l, void *cache, void *scale, int layer) {

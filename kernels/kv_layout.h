@@ -3,7 +3,7 @@
 //   0: [MaxT, L, 2, H, Dh]   1: [L, MaxT, 2, H, Dh]   2: [L, 2, MaxT, H, Dh]   3: [L, 2, H, MaxT, Dh]
 //
 // Scales of int8 and int4 lie likewise, with Dh/group in the place of Dh. Where keys are values (latents) there is 1
-// instead of 2.
+// instead of 2. Layers that recur have no slots: their states lie apart, [n_recurring, n_states, state_floats].
 #ifndef PALAVER_KERNELS_KV_LAYOUT_H
 #define PALAVER_KERNELS_KV_LAYOUT_H
 
@@ -21,6 +21,9 @@ typedef struct KvLayout {
     int group;        // int8, int4; elsewhere 0
     DType scale_type; // int8, int4
     bool one_plane;   // values are the keys: of latents, in a type that is not quantised
+    int n_recurring;  // layers besides, that recur; 0: the following mean nothing
+    int n_states;
+    int64_t state_floats; // of one state of a layer (delta_state_floats)
 } KvLayout;
 
 // Keys and values, or 1 where these are those.
@@ -34,6 +37,9 @@ Status kv_layout_check(const KvLayout *layout, Error *error);
 // Bytes of the cache and of its scales (0 without a group), for a layout that was checked.
 int64_t kv_layout_bytes(const KvLayout *layout);
 int64_t kv_layout_scale_bytes(const KvLayout *layout);
+// Of all states of one layer that recurs, and of one state of all of them.
+int64_t kv_layout_states_bytes(const KvLayout *layout);
+int64_t kv_layout_state_bytes(const KvLayout *layout);
 
 // One layer of the cache that begins at `cache`, its scales at `scale` (NULL without a group).
 KvLayer kv_layout_layer(const KvLayout *layout, void *cache, void *scale, int layer);

@@ -67,6 +67,7 @@ int64_t kv_branch_find(const KvCache *cache, const int32_t *tokens, int64_t n, i
         const KvBranch *b = &cache->branches[i];
         if (b->sequence.rope_set != rope_set) continue;
         int64_t common = kv_common_prefix(tokens, n, b->log, b->sequence.length);
+        common = kv_sequence_cut(cache, &b->sequence, common);
         if (common > longest) longest = common, *index = i;
     }
     return longest;

@@ -1,6 +1,7 @@
 // The pool itself: its memory. Sequences take, share and give back its pages in kv_sequence.c (take_page, release_page),
 // which drops branches (kv_branch.c) where none is free.
 #include "engine/cache/kv_cache.h"
+#include "engine/cache/kv_states.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -30,11 +31,11 @@ static int group_of(const CacheOptions *o, int head_dim) {
     return group;
 }
 
-// Those behind them borrow keys and values.
+// Those behind them borrow keys and values, and no layer that recurs has any.
 static int own_layers(const DecoderShape *shape) {
     int n = shape->n_layers;
     while (shape->heads_of_layers && n > 1 && shape->heads_of_layers[n - 1].lender != n - 1) n--;
-    return n;
+    return n - decoder_recurring(shape);
 }
 
 // What divides the heads of all layers.
@@ -67,7 +68,12 @@ Status kv_cache_layout(const CacheOptions *o, const DecoderShape *shape, int con
         .group = group_of(o, common_size(shape)),
         .scale_type = DTYPE_F16,
         .one_plane = shape->latent.rank > 0,
+        .n_recurring = decoder_recurring(shape),
     };
+    if (layout->n_recurring) {
+        layout->n_states = kv_states_count(o->n_sequences);
+        layout->state_floats = delta_state_floats(&shape->delta);
+    }
     if (layout->n_slots > INT32_MAX)
         return error_set(error, STATUS_USAGE, "a cache of %lld slots; at most %d", (long long)layout->n_slots,
                          INT32_MAX);
@@ -76,12 +82,19 @@ Status kv_cache_layout(const CacheOptions *o, const DecoderShape *shape, int con
 
 int64_t kv_cache_bytes(const KvLayout *layout) {
     return kv_layout_bytes(layout) + kv_layout_scale_bytes(layout) +
-           layout->n_slots * (int64_t)sizeof(int32_t);
+           kv_layout_states_bytes(layout) * layout->n_recurring + layout->n_slots * (int64_t)sizeof(int32_t);
 }
 
 static Status open_host(KvCache *cache, int n_layers, Error *error) {
     size_t n_pages = (size_t)cache->n_pages;
     cache->layers = calloc((size_t)n_layers, sizeof *cache->layers);
+    if (cache->layout.n_recurring) {
+        cache->apart = calloc((size_t)cache->layout.n_layers, sizeof *cache->apart);
+        cache->state_references = calloc((size_t)cache->layout.n_states, sizeof *cache->state_references);
+        if (!cache->apart || !cache->state_references)
+            return error_set(error, STATUS_MEMORY, "no memory for the tables of %d states",
+                             cache->layout.n_states);
+    }
     cache->references = calloc(n_pages, sizeof *cache->references);
     cache->free_pages = malloc(n_pages * sizeof *cache->free_pages);
     cache->copies = malloc(2 * (size_t)cache->page_size * sizeof *cache->copies);
@@ -116,6 +129,9 @@ static Status open_memory(KvCache *cache, Error *error) {
     if (!status)
         status = ops->alloc(cache->backend, (size_t)layout->n_slots * sizeof(int32_t), &positions, error);
     cache->slot_positions = positions;
+    if (!status && layout->n_recurring)
+        status = ops->alloc(cache->backend, (size_t)(kv_layout_states_bytes(layout) * layout->n_recurring),
+                            &cache->states, error);
     return status;
 }
 
@@ -129,15 +145,47 @@ static Status open_sinks(KvCache *cache, const DecoderShape *shape, Error *error
 }
 
 // A layer's own heads, one behind the other in the row of its slot.
-static void take_heads(const DecoderShape *shape, int layer, KvLayer *kv) {
-    const LayerHeads heads = shape->heads_of_layers[layer];
-    if (heads.lender != layer) {
-        kv[0] = kv[heads.lender - layer];
-        kv->borrowed = true;
-        return;
-    }
+static void take_heads(LayerHeads heads, KvLayer *kv) {
     kv->n_kv_heads = heads.n_kv_heads, kv->head_dim = heads.head_dim, kv->head_stride = heads.head_dim;
     kv->convolves = heads.convolves;
+}
+
+// One that has slots of its own, the i-th of these.
+static KvLayer stored_layer(const KvCache *cache, const DecoderShape *shape, int layer, int i) {
+    KvLayer kv = kv_layout_layer(&cache->layout, cache->memory, cache->scales, i);
+    kv.rope = shape->rope.of_layers ? shape->rope.of_layers[layer] : 0;
+    if (shape->heads_of_layers) take_heads(shape->heads_of_layers[layer], &kv);
+    kv.rotate_keys = cache->layout.type == DTYPE_INT4 && !kv.convolves;
+    if (cache->sink_scores)
+        kv.sink_scores = (const float *)cache->sink_scores + (int64_t)layer * shape->n_heads;
+    return kv;
+}
+
+// The i-th that recurs.
+static KvLayer recurring_layer(const KvCache *cache, int i) {
+    const KvLayout *l = &cache->layout;
+    return (KvLayer){.type = DTYPE_F32,
+                     .rope = -1,
+                     .recurs = true,
+                     .states = (float *)cache->states + l->state_floats * l->n_states * i};
+}
+
+static void lay_out_layers(KvCache *cache, const DecoderShape *shape) {
+    int n_stored = 0, n_recurring = 0;
+    for (int l = 0; l < shape->n_layers; l++) {
+        const LayerHeads heads = layer_heads(shape, l);
+        KvLayer *kv = &cache->layers[l];
+        if (heads.recurs) {
+            *kv = recurring_layer(cache, n_recurring++);
+        } else if (heads.lender != l) {
+            *kv = cache->layers[heads.lender];
+            kv->borrowed = true;
+        } else {
+            *kv = stored_layer(cache, shape, l, n_stored);
+            if (cache->apart) cache->apart[n_stored] = *kv;
+            n_stored++;
+        }
+    }
 }
 
 Status kv_cache_open(Backend *backend, const CacheOptions *options, const DecoderShape *shape,
@@ -150,6 +198,7 @@ Status kv_cache_open(Backend *backend, const CacheOptions *options, const Decode
     if (status) return status;
     cache->page_size = (int)page_size_of(options, context_size);
     cache->n_pages = (int)(cache->layout.n_slots / cache->page_size);
+    cache->kept_marks = kv_states_kept(options->n_sequences);
     status = open_host(cache, shape->n_layers, error);
     if (!status) status = open_memory(cache, error);
     if (!status) status = open_sinks(cache, shape, error);
@@ -157,15 +206,7 @@ Status kv_cache_open(Backend *backend, const CacheOptions *options, const Decode
         kv_cache_close(cache);
         return error_prefix(error, "KV cache of %d tokens: ", context_size);
     }
-    for (int l = 0; l < cache->layout.n_layers; l++) {
-        cache->layers[l] = kv_layout_layer(&cache->layout, cache->memory, cache->scales, l);
-        cache->layers[l].rope = shape->rope.of_layers ? shape->rope.of_layers[l] : 0;
-        if (shape->heads_of_layers) take_heads(shape, l, &cache->layers[l]);
-        cache->layers[l].rotate_keys = cache->layout.type == DTYPE_INT4 && !cache->layers[l].convolves;
-        if (cache->sink_scores)
-            cache->layers[l].sink_scores = (const float *)cache->sink_scores + (int64_t)l * shape->n_heads;
-    }
-    for (int l = cache->layout.n_layers; l < shape->n_layers; l++) take_heads(shape, l, &cache->layers[l]);
+    lay_out_layers(cache, shape);
     return STATUS_OK;
 }
 
@@ -177,7 +218,10 @@ void kv_cache_close(KvCache *cache) {
     if (cache->sink_scores) cache->backend->ops->free(cache->backend, cache->sink_scores);
     if (cache->score_bases) cache->backend->ops->free(cache->backend, cache->score_bases);
     if (cache->slot_positions) cache->backend->ops->free(cache->backend, cache->slot_positions);
+    if (cache->states) cache->backend->ops->free(cache->backend, cache->states);
     free(cache->layers);
+    free(cache->apart);
+    free(cache->state_references);
     free(cache->references);
     free(cache->free_pages);
     free(cache->copies);

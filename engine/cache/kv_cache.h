@@ -6,6 +6,9 @@
 //
 // Pages are counted: a fork shares them, and who writes to a page that others hold gets a copy first. Branches are
 // sequences that nobody talks in at present (what undo left behind), kept as long as no one needs their pages.
+//
+// Where layers recur, a sequence has marks beside its pages: lengths at which its states were kept (kv_states.h). It can be
+// cut at its marks alone, and nothing can be evicted from it.
 #ifndef PALAVER_ENGINE_KV_CACHE_H
 #define PALAVER_ENGINE_KV_CACHE_H
 
@@ -13,6 +16,15 @@
 #include "kernels/kv_layout.h"
 #include "kernels/ops.h"
 #include "engine/options.h"
+
+// What the first `length` >= 1 tokens of a sequence have left in the layers that recur.
+typedef struct KvMark {
+    int64_t length;
+    int32_t state; // its number, in every such layer
+    bool kept;     // else it goes when the next but one comes
+} KvMark;
+
+enum { KV_MARKS = 8 };
 
 // Tokens 0 … length-1 of a log and where they lie. Token j has the ordinal j, or j + n_evicted from n_sinks on; ordinal
 // a lies at index a, or n_sinks + (a - n_sinks) mod (context_size - n_sinks) from n_sinks on; its position is the
@@ -27,6 +39,9 @@ typedef struct KvSequence {
     int32_t rope_set;  // by which set of frequencies the keys are turned (model_rope_set): the owner's choice
     int32_t
         n_prefix; // tokens that see each other (model_prefix): likewise; nobody else's cache begins with them
+    // Where layers recur, by their lengths; the last is of `length` tokens, or behind one that is reserved for a token.
+    KvMark marks[KV_MARKS];
+    int n_marks;
 } KvSequence;
 
 typedef struct KvBranch {
@@ -37,13 +52,17 @@ typedef struct KvBranch {
 typedef struct KvCache {
     Backend *backend;
     KvLayout layout;
-    KvLayer *layers;         // host [n_layers]
-    void *memory, *scales;   // backend memory of all layers
-    void *key_rounding;      // likewise; NULL: none
-    void *score_bases;       // likewise
-    void *sink_scores;       // likewise
-    int32_t *slot_positions; // backend memory [layout.n_slots]
-    int context_size;        // most tokens of a sequence
+    KvLayer *layers;           // host [n_layers]
+    KvLayer *apart;            // host [layout.n_layers] those that have slots, where others recur; else NULL
+    void *memory, *scales;     // backend memory of all layers
+    void *key_rounding;        // likewise; NULL: none
+    void *score_bases;         // likewise
+    void *sink_scores;         // likewise
+    int32_t *slot_positions;   // backend memory [layout.n_slots]
+    void *states;              // likewise [layout.n_recurring, n_states, state_floats]; NULL: no layer recurs
+    int32_t *state_references; // [n_states] marks that a state has
+    int kept_marks;            // that a sequence may have
+    int context_size;          // most tokens of a sequence
     bool paged;
     int page_size, n_pages;
     int32_t *references; // [n_pages] sequences that hold a page
@@ -55,10 +74,15 @@ typedef struct KvCache {
     int64_t position_limit; // positions stay below it: INT32_MAX
 } KvCache;
 
+// Those of its layers [layout.n_layers] that have slots of their own.
+static inline const KvLayer *kv_cache_stored(const KvCache *cache) {
+    return cache->apart ? cache->apart : cache->layers; // else they come first
+}
+
 // How a cache for sequences of `context_size` tokens lies. STATUS_USAGE for options that cannot be.
 Status kv_cache_layout(const CacheOptions *options, const DecoderShape *shape, int context_size,
                        KvLayout *layout, Error *error);
-// Bytes of keys, values, scales and positions.
+// Bytes of keys, values, scales, positions and states.
 int64_t kv_cache_bytes(const KvLayout *layout);
 
 Status kv_cache_open(Backend *backend, const CacheOptions *options, const DecoderShape *shape,
@@ -80,11 +104,15 @@ bool kv_sequence_has_room(const KvCache *cache, const KvSequence *sequence);
 // What a step of the sequence's last n tokens looks at. `pages` stay the sequence's own.
 StepSequence kv_sequence_step(const KvCache *cache, const KvSequence *sequence, int n);
 
-// Drops the tokens from `length` on; pages that nobody else holds become free. Where no more than the sinks are left,
-// the ring begins anew.
+// Of the first `length` tokens as many as truncate() and fork() leave: where layers recur no more than the last mark before
+// has, else all.
+int64_t kv_sequence_cut(const KvCache *cache, const KvSequence *sequence, int64_t length);
+
+// Drops the tokens from `length`, or what kv_sequence_cut() makes of it, on; pages that nobody else holds become free.
+// Where no more than the sinks are left, the ring begins anew.
 void kv_sequence_truncate(KvCache *cache, KvSequence *sequence, int64_t length);
 
-// *to shares the first `length` tokens of `from`.
+// *to shares the first `length` tokens of `from`, or what kv_sequence_cut() makes of it.
 Status kv_sequence_fork(KvCache *cache, const KvSequence *from, int64_t length, KvSequence *to, Error *error);
 
 // Evicts the tokens [from, from + n), n >= 1, without evaluating any. In place: turns the keys of those behind
@@ -105,8 +133,8 @@ int64_t kv_common_prefix(const int32_t *a, int64_t n_a, const int32_t *b, int64_
 // Keeps a sequence, which is taken over, and a copy of its log [sequence->length] for a later recall.
 void kv_branch_keep(KvCache *cache, const int32_t *log, KvSequence *sequence);
 
-// Looks among the branches of `rope_set` for the longest common prefix with `tokens` [n]: returns its length and the
-// branch's index if it is longer than `at_least`, else at_least and -1.
+// Looks among the branches of `rope_set` for the longest common prefix with `tokens` [n] at which one can be cut: returns
+// its length and the branch's index if it is longer than `at_least`, else at_least and -1.
 int64_t kv_branch_find(const KvCache *cache, const int32_t *tokens, int64_t n, int rope_set, int64_t at_least,
                        int *index);
 // The same; *sequence shares the prefix, if it is longer.

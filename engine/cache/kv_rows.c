@@ -1,5 +1,7 @@
 #include "engine/cache/kv_rows.h"
 
+#include "engine/cache/kv_states.h"
+
 // One of the two parts of a cache: its elements, or their scales.
 typedef struct Part {
     char *memory;
@@ -25,8 +27,13 @@ static Part scales_of(const KvLayout *l, void *memory) {
                   l->group ? dtype_row_bytes(l->scale_type, row_elements(l) / l->group) : 0};
 }
 
-int64_t kv_rows_bytes(const KvLayout *l, int64_t n) {
+// Of the two parts.
+static int64_t slots_bytes(const KvLayout *l, int64_t n) {
     return planes_of(l) * n * (elements_of(l, NULL).row + scales_of(l, NULL).row);
+}
+
+int64_t kv_rows_bytes(const KvLayout *l, int64_t n) {
+    return slots_bytes(l, n) + kv_layout_state_bytes(l);
 }
 
 int kv_rows_count(const KvCache *cache, const KvSequence *sequence) {
@@ -70,7 +77,22 @@ static Status move_part(const KvRows *r, const Part *part, int64_t from, int64_t
     return status;
 }
 
-static Status move_rows(const KvRows *r, int64_t from, int64_t size, char *host, Move *move, Error *error) {
+// Bytes [from, from + size) of the states.
+static Status move_states(const KvRows *r, int64_t from, int64_t size, char *host, Move *move, Error *error) {
+    const KvLayout *l = &r->cache->layout;
+    const int64_t all = kv_layout_states_bytes(l), one = all / l->n_states,
+                  first = kv_states_at(r->sequence, r->sequence->length) * one;
+    Status status = STATUS_OK;
+    while (size > 0 && !status) {
+        const int64_t layer = from / one, inside = from % one,
+                      bytes = size < one - inside ? size : one - inside;
+        status = move(r, (char *)r->cache->states + layer * all + first + inside, host, (size_t)bytes, error);
+        from += bytes, host += bytes, size -= bytes;
+    }
+    return status;
+}
+
+static Status move_slots(const KvRows *r, int64_t from, int64_t size, char *host, Move *move, Error *error) {
     const Part elements = elements_of(&r->cache->layout, r->cache->memory),
                scales = scales_of(&r->cache->layout, r->cache->scales);
     int64_t first = r->n * elements.planes * elements.row, before = 0;
@@ -81,6 +103,16 @@ static Status move_rows(const KvRows *r, int64_t from, int64_t size, char *host,
     }
     if (status || before == size) return status;
     return move_part(r, &scales, from + before - first, size - before, host + before, move, error);
+}
+
+static Status move_rows(const KvRows *r, int64_t from, int64_t size, char *host, Move *move, Error *error) {
+    const int64_t slots = slots_bytes(&r->cache->layout, r->n);
+    int64_t before = from < slots ? slots - from : 0;
+    Status status = STATUS_OK;
+    if (before > size) before = size;
+    if (before > 0) status = move_slots(r, from, before, host, move, error);
+    if (status || before == size) return status;
+    return move_states(r, from + before - slots, size - before, host + before, move, error);
 }
 
 Status kv_rows_read(const KvRows *r, int64_t from, int64_t size, void *bytes, Error *error) {

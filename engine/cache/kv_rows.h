@@ -2,7 +2,8 @@
 //
 // The cache is planes of rows, one row a slot: layout 0 has one plane, layout 1 one for each layer, 2 one for each
 // layer's keys and one for its values, 3 one for each of their heads. The stream is the rows of indexes 0 … n-1 of one
-// plane after the other, then the same of the scales. Which slots they lie in does not matter to it.
+// plane after the other, then the same of the scales. Which slots they lie in does not matter to it. Where layers recur, the
+// states behind the sequence's last token come last, layer after layer.
 #ifndef PALAVER_ENGINE_KV_ROWS_H
 #define PALAVER_ENGINE_KV_ROWS_H
 

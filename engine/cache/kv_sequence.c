@@ -4,6 +4,7 @@
 // pages go when a page is wanted and none is free (take_page drops a branch); a short one goes at once
 // (kv_sequence_truncate). Either way the pages are given back by release_page, unless others share them.
 #include "engine/cache/kv_cache.h"
+#include "engine/cache/kv_states.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -45,7 +46,9 @@ StepSequence kv_sequence_step(const KvCache *cache, const KvSequence *s, int n) 
                          .n_evicted = s->n_evicted - s->n_moved,
                          .rope_set = s->rope_set,
                          .n_prefix = s->n_prefix,
-                         .in_order = s->n_evicted == 0};
+                         .in_order = s->n_evicted == 0,
+                         .state_from = kv_states_at(s, s->length - n),
+                         .state_to = kv_states_at(s, s->length)};
     const int most = n > 0 ? CONVOLUTION_MOST_TAPS - 1 : 0; // nobody asks for pages of a step of nothing
     for (int64_t token = s->length - n - 1; token >= 0 && step.n_earlier < most; token--)
         step.earlier[step.n_earlier++] = slot_of(cache, s, index_of(cache, s, token));
@@ -83,7 +86,8 @@ static Status own_page(KvCache *cache, KvSequence *s, int i, Error *error) {
     if (n > cache->page_size) n = cache->page_size;
     int32_t *from = cache->copies, *to = from + cache->page_size;
     for (int k = 0; k < n; k++) from[k] = shared + k, to[k] = own + k;
-    const CacheSlots copied = {cache->layers, cache->layout.n_layers, cache->slot_positions, from, n};
+    const CacheSlots copied = {kv_cache_stored(cache), cache->layout.n_layers, cache->slot_positions, from,
+                               n};
     if (n > 0) status = cache->backend->ops->copy_slots(cache->backend, &copied, to, error);
     release_page(cache, status ? own : shared);
     if (!status) s->pages[i] = own;
@@ -100,6 +104,7 @@ static Status grow_table(const KvCache *cache, KvSequence *s, Error *error) {
 bool kv_sequence_has_room(const KvCache *cache, const KvSequence *s) {
     if (!s->pages || s->length >= cache->context_size || (s->n_evicted > 0 && s->length <= s->n_sinks))
         return false;
+    if (!kv_states_has_room(cache, s)) return false;
     int page = index_of(cache, s, s->length) / cache->page_size;
     return page < s->n_pages ? cache->references[s->pages[page] / cache->page_size] == 1 : cache->n_free > 0;
 }
@@ -124,6 +129,7 @@ Status kv_sequence_extend(KvCache *cache, KvSequence *s, int n, int32_t *slots, 
         slots[i] = slot_of(cache, s, index);
         positions[i] = position_of(s, s->length + i);
     }
+    if (!status) status = kv_states_extend(cache, s, n, error);
     if (status)
         while (s->n_pages > held) release_page(cache, s->pages[--s->n_pages]);
     else
@@ -132,13 +138,15 @@ Status kv_sequence_extend(KvCache *cache, KvSequence *s, int n, int32_t *slots, 
 }
 
 void kv_sequence_truncate(KvCache *cache, KvSequence *s, int64_t length) {
-    if (length < s->length) s->length = length;
+    s->length = kv_sequence_cut(cache, s, length);
+    kv_states_truncate(cache, s, s->length);
     if (s->length <= s->n_sinks) s->n_sinks = s->n_evicted = s->n_moved = 0;
     int needed = pages_for(cache, written(cache, s));
     while (s->n_pages > needed) release_page(cache, s->pages[--s->n_pages]);
 }
 
 void kv_sequence_free(KvCache *cache, KvSequence *s) {
+    kv_states_truncate(cache, s, 0);
     while (s->n_pages > 0) release_page(cache, s->pages[--s->n_pages]);
     free(s->pages);
     *s = (KvSequence){0};
@@ -153,6 +161,7 @@ Status kv_sequence_fork(KvCache *cache, const KvSequence *from, int64_t length, 
         *to = (KvSequence){0};
         return status;
     }
+    kv_states_share(cache, to);
     for (int i = 0; i < to->n_pages; i++) {
         to->pages[i] = from->pages[i];
         cache->references[to->pages[i] / cache->page_size]++;
@@ -166,6 +175,7 @@ Status kv_sequence_fork(KvCache *cache, const KvSequence *from, int64_t length, 
 bool kv_sequence_can_evict(const KvCache *cache, const KvSequence *s, int64_t from, int64_t n,
                            bool in_place) {
     if (from < 0 || n < 1 || from + n > s->length || (s->n_evicted > 0 && from != s->n_sinks)) return false;
+    if (cache->states) return false; // what was evicted is in them
     return in_place || s->n_evicted - s->n_moved + n + cache->context_size <= cache->position_limit;
 }
 
@@ -194,7 +204,8 @@ static Status move_back(KvCache *cache, KvSequence *s, int64_t from, int64_t n, 
     int32_t *slots = malloc((size_t)(behind + 1) * sizeof *slots);
     if (!slots) return error_set(error, STATUS_MEMORY, "no memory to move %d tokens", behind);
     for (int i = 0; i < behind; i++) slots[i] = slot_of(cache, s, index_of(cache, s, from + n + i));
-    const CacheSlots turned = {cache->layers, cache->layout.n_layers, cache->slot_positions, slots, behind};
+    const CacheSlots turned = {kv_cache_stored(cache), cache->layout.n_layers, cache->slot_positions, slots,
+                               behind};
     if (behind > 0) status = cache->backend->ops->shift_keys(cache->backend, &turned, -delta, error);
     free(slots);
     // The survivors lie in one piece of the ring, or in two with a gap between them.

@@ -4,10 +4,13 @@
 // finds a slot that is not in use.
 #include "engine/session/session_internal.h"
 
+#include "engine/cache/kv_states.h"
+
 // ---- a slot for a token that is not known yet -----------------------------------------------------------------------
 
 static SessionSlot slot_behind(const Session *s, const SessionPart *part, int32_t id) {
-    return (SessionSlot){s->version, s->sequence.length, id, part->slots[0], part->positions[0]};
+    return (SessionSlot){s->version,     s->sequence.length, id,
+                         part->slots[0], part->positions[0], part->sequence->state_to};
 }
 
 // The last slot of the window is left alone: who fills it makes room first, as a rule.
@@ -41,7 +44,9 @@ bool session_claim(Session *s, const SessionSlot *slot) {
         s->log[slot->length] != slot->id)
         return false;
     if (kv_sequence_extend(cache, &s->sequence, 1, &at, &position, &ignored)) return false;
-    if (at == slot->slot && position == slot->position) return true;
+    if (at == slot->slot && position == slot->position &&
+        kv_states_at(&s->sequence, s->sequence.length) == slot->state)
+        return true;
     kv_sequence_truncate(cache, &s->sequence, slot->length);
     return false;
 }

@@ -75,7 +75,7 @@ static void keep_tail_as_branch(Session *s, int64_t length) {
         s->sequence = shorter;
     }
     kv_sequence_truncate(cache, &s->sequence, length);
-    s->n_log = length;
+    s->n_log = s->sequence.length;
 }
 
 void session_put_aside(Session *s) {
@@ -96,7 +96,9 @@ void session_take_over(Session *s, const int32_t *log, KvSequence *sequence) {
 static int64_t own_usable(const Session *s, const int32_t *tokens, int64_t n) {
     const int64_t prefix = model_prefix(s->engine->model, tokens, n),
                   own = kv_common_prefix(tokens, n, s->log, s->sequence.length);
-    return s->sequence.n_prefix == prefix && own >= prefix ? own : 0;
+    return s->sequence.n_prefix == prefix && own >= prefix
+               ? kv_sequence_cut(&s->engine->cache, &s->sequence, own)
+               : 0;
 }
 
 // An independent session looks at branches only where nothing of its own is cached: what others read in stands for what

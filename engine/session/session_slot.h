@@ -10,6 +10,7 @@ typedef struct SessionSlot {
     int64_t length;   // of the log before the token
     int32_t id;       // -1: not known yet
     int32_t slot, position;
+    int32_t state; // that its step leaves, where layers recur; else -1
 } SessionSlot;
 
 #endif

@@ -63,9 +63,11 @@ static Status hash_cache(const Engine *engine, uint64_t *hash, Error *error) {
                              (int64_t)l->type,
                              l->group,
                              (int64_t)l->scale_type,
-                             kv_layer_attending(cache->layers, l->n_layers)->rotate_keys,
+                             kv_layer_attending(kv_cache_stored(cache), l->n_layers)->rotate_keys,
                              l->one_plane};
+    const int64_t states[] = {l->n_recurring, l->state_floats};
     *hash = HASH(HASH_START, parts);
+    if (l->n_recurring) *hash = HASH(*hash, states);
     if (!cache->key_rounding) return STATUS_OK;
     size_t bytes = (size_t)key_rounding_bytes(&engine->model->shape);
     void *rounding = malloc(bytes);

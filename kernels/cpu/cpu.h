@@ -33,6 +33,8 @@ struct Layer {
     float *bq, *bk, *bv, *bo, *b_gate, *b_up, *b_down; // NULL: none
     float *router_bias, *choice_bias, *expert_scale;   // NULL: none
     float *conv, *conv_bias;                           // NULL: none
+    float *attn_gate_bias;                             // NULL: none
+    float *decay_rate, *decay_bias, *state_norm;       // of a layer that recurs; else NULL
     float *vectors;                                    // the allocation they all lie in
     void *panels; // of its matrices of 16-bit floats (weights/panels.c); NULL: none
 };
@@ -103,6 +105,12 @@ typedef struct CpuBackend {
     // of_heads_width].
     float *q_down, *expanded, *of_heads; // [max_tokens, q_rank], [max_tokens, n_heads*(head, or value_dim)]
     int64_t of_heads_width;
+    // Of layers that recur: what they convolve, all q, all k, all v; betas and decays; what a thread adds up. Of these, and of
+    // those whose attention has a gate: gates, which wait for attend() where `gated` says so.
+    float *mixed, *rates,
+        *deltas;  // [max_tokens, channels], 2·[max_tokens, n_value_heads], [n_threads, value_dim]
+    float *gates; // [max_tokens, decoder_pass_width()]
+    bool gated;
     float *of_tokens; // [max_tokens, n_layers, token_size] rows of per-layer embeddings
     float *
         token_part; // 2·[max_tokens, the larger of token_size and hidden_size]; also what experts and dense part give
@@ -249,6 +257,18 @@ const float *cpu_latent_values(CpuBackend *cpu, const Layer *layer, const float 
 
 Status cpu_convolve(CpuBackend *cpu, const Layer *layer, const float *x, const KvLayer *kv, float *y,
                     Error *error);
+
+// ---- ops/delta.c: of layers that recur -----------------------------------------------------------------
+
+Status cpu_delta(CpuBackend *cpu, const Layer *layer, const float *x, const KvLayer *kv, float *y,
+                 Error *error);
+
+// ---- ops/gate.c: of layers whose attention has a gate ----------------------------------------------------
+
+// The gates of qkv()'s tokens, from what it has normed; cpu->gated says whether there are any.
+void cpu_make_gates(CpuBackend *cpu, const Layer *layer, const Activations *h);
+// y [n_tokens, width] times them, if there are.
+void cpu_apply_gates(CpuBackend *cpu, float *y, int64_t width);
 
 // ---- weights/weights.c: load_layer, load_head; the rest: one op of ops.h each -------------------------
 

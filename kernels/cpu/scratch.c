@@ -25,7 +25,7 @@ int64_t cpu_scratch_layout(CpuBackend *cpu, int n_threads, char *base) {
     const int64_t expanded = larger(decoder_query_width(s), decoder_attended_width(s));
     int64_t wide = decoder_ffn_width(s),
             widest = larger(larger(s->hidden_size, wide), larger(heads_width, expanded));
-    widest = larger(widest, larger(s->latent.q_rank, s->token_size));
+    widest = larger(larger(widest, decoder_pass_width(s)), larger(s->latent.q_rank, s->token_size));
     // Of experts, a row for each that a token takes.
     int64_t taken = n * s->experts.n_active, pair = larger(s->hidden_size, s->experts.size);
     int64_t groups = larger(rows * (widest / QUANT_GROUP + 1), taken * (pair / QUANT_GROUP + 1)), quantized,
@@ -69,6 +69,13 @@ int64_t cpu_scratch_layout(CpuBackend *cpu, int n_threads, char *base) {
         cpu->q_down = arena_take(&arena, n * s->latent.q_rank, sizeof *cpu->q_down);
         cpu->expanded = arena_take(&arena, n * expanded, sizeof *cpu->expanded);
         cpu->of_heads = arena_take(&arena, n * s->n_heads * cpu->of_heads_width, sizeof *cpu->of_heads);
+    }
+    if (s->heads_of_layers) {
+        const DeltaRule *d = &s->delta;
+        cpu->mixed = arena_take(&arena, n * delta_channels(d), sizeof *cpu->mixed);
+        cpu->rates = arena_take(&arena, 2 * n * d->n_value_heads, sizeof *cpu->rates);
+        cpu->deltas = arena_take(&arena, (int64_t)n_threads * d->value_dim, sizeof *cpu->deltas);
+        cpu->gates = arena_take(&arena, n * decoder_pass_width(s), sizeof *cpu->gates);
     }
     cpu->of_tokens = arena_take(&arena, n * token_width, sizeof *cpu->of_tokens);
     const int64_t part = s->token_size || s->experts.beside ? larger(s->token_size, s->hidden_size) : 0;

@@ -69,6 +69,19 @@ static Status check_earlier(const StepSequence *s, int i, int page_size, int mos
     return STATUS_OK;
 }
 
+// Each sequence goes on from a state, or from none, to another one, which is nobody else's.
+static Status check_states(const Step *step, int i, Error *error) {
+    const StepSequence *s = &step->sequences[i];
+    bool own = s->state_to >= 0 && s->state_from >= -1;
+    for (int k = 0; k < step->n_sequences && own; k++)
+        own = s->state_to != step->sequences[k].state_from &&
+              (k == i || s->state_to != step->sequences[k].state_to);
+    if (own) return STATUS_OK;
+    return error_set(error, STATUS_DEVICE,
+                     "begin: sequence %d goes on from state %d to state %d, which is taken", i, s->state_from,
+                     s->state_to);
+}
+
 // A prefix that is seen both ways is read at once: where one of its tokens is in the step, as many are.
 static Status check_prefix(const Step *step, const StepSequence *s, int i, Error *error) {
     int32_t there = 0;
@@ -120,6 +133,7 @@ static Status check_sequences(const DecoderShape *shape, const Step *step, Error
         if (!status) status = check_prefix(step, s, i, error);
         if (!status) status = check_slots(step, s, error);
         if (!status) status = check_earlier(s, i, step->page_size, decoder_earlier(shape), error);
+        if (!status && shape->delta.n_value_heads) status = check_states(step, i, error);
         if (status) return status;
         next += s->n_tokens;
     }
@@ -258,6 +272,10 @@ Status cpu_narrow(Backend *backend, const Step *step, const NarrowRows *rows, co
                   Error *error) {
     const DecoderShape *s = cpu_backend(backend)->shape;
     rows_to_front(rows->tokens, step->n_tokens, s->hidden_size, rows->x);
-    rows_to_front(rows->tokens, step->n_tokens, (int64_t)s->n_heads * kv_layer_head_dim(s, kv), rows->q);
+    const int64_t width =
+        kv->recurs ? delta_width(&s->delta) : (int64_t)s->n_heads * kv_layer_head_dim(s, kv);
+    rows_to_front(rows->tokens, step->n_tokens, width, rows->q);
+    if (cpu_backend(backend)->gated)
+        rows_to_front(rows->tokens, step->n_tokens, width, cpu_backend(backend)->gates);
     return cpu_begin(backend, step, kv, error);
 }

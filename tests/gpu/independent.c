@@ -250,7 +250,7 @@ static float *read_prompt(Rows *r, const int *pieces, int turned) {
         slots[i] = r->pages[index / page] + index % page;
     }
     empty_slots(r);
-    const StepSequence other = {0, page, page, r->pages + ring / page, 0, 0, 0, 0, true, 0, {0}};
+    const StepSequence other = {0, page, page, r->pages + ring / page, 0, 0, 0, 0, true, 0, {0}, -1, -1};
     if (!turned)
         run_ops(r, &(Step){page, 1, ids + all, positions + all, slots + all, &other, page, s->slot_positions,
                            STEP_READING});

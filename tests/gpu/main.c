@@ -245,17 +245,18 @@ static int cut_sequences(Run *r, StepSequence *sequences, int32_t *slots) {
         int index = c->n_rows ? (int)((int64_t)(i + 1) * (c->past + n) / n) - 1 : c->past + i;
         slots[i] = slot_of(r, index);
         if (c->n_rows)
-            sequences[i] =
-                (StepSequence){i, 1, index + 1, r->pages, c->n_sinks, c->n_evicted, 0, 0, false, 0, {0}};
+            sequences[i] = (StepSequence){i,     1, index + 1, r->pages, c->n_sinks, c->n_evicted, 0, 0,
+                                          false, 0, {0},       -1,       -1};
     }
     if (c->n_rows) return n;
-    sequences[0] =
-        (StepSequence){0, n, r->n_indexes, r->pages, c->n_sinks, c->n_evicted, 0, c->prefix, false, 0, {0}};
+    sequences[0] = (StepSequence){0,     n, r->n_indexes, r->pages, c->n_sinks, c->n_evicted, 0, c->prefix,
+                                  false, 0, {0},          -1,       -1};
     if (n < 3 || c->whole) return 1;
     int half = r->n_pages / 2;
     sequences[0].n_tokens = n / 3;
     sequences[1] = (StepSequence){
-        n / 3, n - n / 3, r->n_indexes - half * r->page_size, r->pages + half, 0, 0, 0, 0, false, 0, {0}};
+        n / 3, n - n / 3, r->n_indexes - half * r->page_size, r->pages + half, 0, 0, 0, 0, false, 0, {0},
+        -1,    -1};
     return 2;
 }
 

@@ -87,7 +87,7 @@ void test_w8_sums(const Ops *cuda) {
         for (int i = 0; i < MOST; i++) ids[i] = 0, positions[i] = slots[i] = i;
         for (size_t i = 0; i < sizeof ROWS / sizeof *ROWS; i++) {
             int n = ROWS[i];
-            const StepSequence sequence = {0, n, n, &page, 0, 0, 0, 0, false, 0, {0}};
+            const StepSequence sequence = {0, n, n, &page, 0, 0, 0, 0, false, 0, {0}, -1, -1};
             const Step step = {n, 1, ids, positions, slots, &sequence, MOST, NULL, STEP_ANY};
             for (int s = 0; s < 2; s++) begin(&sides[s], &step);
             for (int down = 0; down < 2; down++) compare_sums(sides, c, n, down);

@@ -224,8 +224,8 @@ static void gemm_with_neon(const Gemm *p, void *scratch) {
         .name = (called), .quantized_activations = true, .rms_norm = reference_rms_norm,                     \
         .layer_norm = reference_layer_norm, .quantize = quant_store_row, .quantize_fixed = fixed_quantize,   \
         .fill_fixed = fixed_fill, .quantize_w8 = reference_quantize_w8, .activate = reference_activate,      \
-        .xielu = reference_xielu, .to_half = reference_to_half, .gemm = (multiply),                          \
-        .gemm_scratch = gemm_scratch, .attend_rows = 8, .attend = reference_attend,                          \
+        .xielu = reference_xielu, .recur = reference_recur, .to_half = reference_to_half,                    \
+        .gemm = (multiply), .gemm_scratch = gemm_scratch, .attend_rows = 8, .attend = reference_attend,      \
         .attend_scratch = reference_attend_scratch,                                                          \
     }
 

@@ -9,12 +9,12 @@ Status cpu_attend(Backend *backend, const void *q, const KvLayer *kv, int window
     const DecoderShape *shape = cpu->shape;
     const int head_dim = kv_layer_head_dim(shape, kv);
     const Rope rope = rope_of_table(&shape->rope, kv->rope);
-    if (kv_layer_check(kv, head_dim, error)) return error_prefix(error, "attend: ");
-    if (kv->convolves) { // qkv() has done all there is to do
-        if (y != q)
-            memcpy(y, q, sizeof(float) * (size_t)cpu->n_tokens * (size_t)shape->n_heads * (size_t)head_dim);
+    if (kv->convolves || kv->recurs) { // qkv() has done all there is to do
+        const int64_t width = kv->recurs ? delta_width(&shape->delta) : (int64_t)shape->n_heads * head_dim;
+        if (y != q) memcpy(y, q, sizeof(float) * (size_t)(cpu->n_tokens * width));
         return STATUS_OK;
     }
+    if (kv_layer_check(kv, head_dim, error)) return error_prefix(error, "attend: ");
     const int64_t angles = kv->rope < 0 ? 0 : cpu_angles(cpu, kv);
     AttentionJob job = {.loops = cpu->loops,
                         .threads = cpu->threads,
@@ -42,5 +42,6 @@ Status cpu_attend(Backend *backend, const void *q, const KvLayer *kv, int window
                         .sink_sin = cpu->sink_sin + angles,
                         .counts = &cpu->counts};
     attention_run(&job);
+    cpu_apply_gates(cpu, y, (int64_t)shape->n_heads * head_dim);
     return STATUS_OK;
 }

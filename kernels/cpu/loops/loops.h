@@ -104,6 +104,16 @@ typedef struct AttendTile {
     AttendCounts *counts;     // NULL: nobody counts
 } AttendTile;
 
+// A token of a head of DeltaRule, whose state becomes S ← γ·S + k·δ, δ = β·(v − γ·kᵀ·S); y = qᵀ·S.
+typedef struct RecurToken {
+    const float *q, *k, *v; // [key_dim] both, [value_dim]
+    float decay, beta;      // γ, β
+    int key_dim, value_dim;
+    float *state; // [key_dim, value_dim]
+    float *delta; // [value_dim] scratch
+    float *y;     // [value_dim]
+} RecurToken;
+
 typedef struct Loops {
     const char *name;
     // Whether quantised weights are multiplied with quantised activations, or with the floats.
@@ -123,6 +133,7 @@ typedef struct Loops {
     void (*activate)(Activation activation, float *g, const float *u, int64_t n);
     // g [n] = xIELU(g)
     void (*xielu)(const Xielu *by, float *g, int64_t n);
+    void (*recur)(const RecurToken *token);
     void (*to_half)(const float *x, int64_t n, uint16_t *half);
     // scratch: gemm_scratch(cols) bytes of the thread's own, 64-byte aligned
     void (*gemm)(const Gemm *gemm, void *scratch);

@@ -1,5 +1,6 @@
 // The reference: each op as its formula says, one element after the other.
 #include "kernels/cpu/cache/kv.h"
+#include "kernels/cpu/loops/recur.h"
 #include "kernels/cpu/loops/reference.h"
 
 #include <math.h>
@@ -65,6 +66,10 @@ void reference_activate(Activation activation, float *g, const float *u, int64_t
         return;
     }
     for (int64_t i = 0; i < n; i++) g[i] = activated(activation, g[i]) * (u ? u[i] : 1);
+}
+
+void reference_recur(const RecurToken *token) {
+    recur_token(token);
 }
 
 void reference_xielu(const Xielu *by, float *g, int64_t n) {
@@ -268,6 +273,7 @@ const Loops *loops_reference(void) {
         .quantize_w8 = reference_quantize_w8,
         .activate = reference_activate,
         .xielu = reference_xielu,
+        .recur = reference_recur,
         .to_half = reference_to_half,
         .gemm = gemm,
         .gemm_scratch = gemm_scratch,

@@ -9,6 +9,7 @@ void reference_layer_norm(const float *x, const float *w, const float *b, int64_
 W8Scale reference_quantize_w8(const float *x, int64_t n, int8_t *q);
 void reference_activate(Activation activation, float *g, const float *u, int64_t n);
 void reference_xielu(const Xielu *by, float *g, int64_t n);
+void reference_recur(const RecurToken *token);
 void reference_to_half(const float *x, int64_t n, uint16_t *half);
 void reference_attend(const AttendTile *tile, void *scratch);
 int64_t reference_attend_scratch(int n_rows, int head_dim);

@@ -141,10 +141,11 @@ static Qkv qkv_of(CpuBackend *cpu, const Layer *layer, const KvLayer *kv, void *
 
 void cpu_qkv_products(CpuBackend *cpu, const Layer *layer, const void *x, const KvLayer *kv, void *q) {
     const LayerWeights *w = &layer->weights;
-    const Matrix *matrices[] = {&w->wq, &w->wk, &w->wv};
+    const Matrix *matrices[] = {&w->wq, &w->wk, &w->wv, &w->attn_gate};
     Qkv c = qkv_of(cpu, layer, kv, q);
-    c.h = cpu_normed(cpu, &(NormedRows){x, NULL, cpu->n_tokens, layer->attn_norm, false}, matrices, 3);
+    c.h = cpu_normed(cpu, &(NormedRows){x, NULL, cpu->n_tokens, layer->attn_norm, false}, matrices, 4);
     threads_run(cpu->threads, cpu->shape->n_heads + 2 * (int64_t)c.n_kv_heads, qkv_head, &c);
+    cpu_make_gates(cpu, layer, &c.h);
 }
 
 void cpu_qkv_finish(CpuBackend *cpu, const Layer *layer, const KvLayer *kv, void *q) {
@@ -155,6 +156,8 @@ void cpu_qkv_finish(CpuBackend *cpu, const Layer *layer, const KvLayer *kv, void
 Status cpu_qkv(Backend *backend, const Layer *layer, const void *x, const KvLayer *kv, void *q,
                Error *error) {
     CpuBackend *cpu = cpu_backend(backend);
+    cpu->gated = false;
+    if (kv->recurs) return cpu_delta(cpu, layer, x, kv, q, error);
     if (kv_layer_check(kv, kv_layer_head_dim(cpu->shape, kv), error)) return error_prefix(error, "qkv: ");
     if (cpu->shape->latent.rank > 0) return cpu_latent_qkv(cpu, layer, x, kv, q);
     if (kv->convolves) return cpu_convolve(cpu, layer, x, kv, q, error);

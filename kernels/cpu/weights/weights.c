@@ -104,7 +104,8 @@ static void expect_attention(const DecoderShape *s, Layer *layer, Checklist *lis
                apart = layer_norms_rows(s, w) || s->head_layer_norms;
     const Need needed = attends(w) ? REQUIRED : NEVER, of_keys = s->heads_of_layers ? OPTIONAL : needed,
                plain = latent ? NEVER : OPTIONAL, of_taps = attends(w) && heads.convolves ? REQUIRED : NEVER,
-               tap_bias = of_taps == REQUIRED ? OPTIONAL : NEVER, of_norms = heads.convolves ? NEVER : plain;
+               tap_bias = of_taps == REQUIRED ? OPTIONAL : NEVER, of_norms = heads.convolves ? NEVER : plain,
+               of_gate = attends(w) && s->heads_of_layers && !heads.convolves ? OPTIONAL : NEVER;
     const int64_t hidden = s->hidden_size,
                   q_width = latent ? decoder_query_width(s) : (int64_t)s->n_heads * heads.head_dim,
                   kv_width = layer_key_rows(&heads), taps = s->convolution.taps,
@@ -128,8 +129,51 @@ static void expect_attention(const DecoderShape *s, Layer *layer, Checklist *lis
         {"k_norm", &w->k_norm, 1, apart ? kv_width : heads.head_dim, of_norms, .offset = s->norm_offset,
          .vector = &layer->k_norm},
         {"v_norm", &w->v_norm, 1, heads.head_dim, of_norms, .vector = &layer->v_norm},
+        {"attn_gate", &w->attn_gate, q_width, hidden, .need = of_gate},
+        {"attn_gate_bias", &w->attn_gate_bias, 1, q_width, of_gate, .vector = &layer->attn_gate_bias},
         {"wo", &w->wo, hidden, attended, .need = needed},
         {"bo", &w->bo, 1, hidden, OPTIONAL, .vector = &layer->bo},
+        {"w_beta", &w->w_beta, 0, 0, .need = NEVER},
+        {"w_decay", &w->w_decay, 0, 0, .need = NEVER},
+        {"decay_rate", &w->decay_rate, 0, 0, .need = NEVER},
+        {"decay_bias", &w->decay_bias, 0, 0, .need = NEVER},
+        {"state_norm", &w->state_norm, 0, 0, .need = NEVER},
+    };
+    expect(list, rows, sizeof rows);
+}
+
+// Of a layer that recurs, in the place of attention.
+static void expect_delta(const DecoderShape *s, Layer *layer, Checklist *list) {
+    const LayerWeights *w = &layer->weights;
+    const DeltaRule *d = &s->delta;
+    const int64_t hidden = s->hidden_size, keys = (int64_t)d->n_key_heads * d->key_dim,
+                  values = delta_width(d), heads = d->n_value_heads, channels = delta_channels(d);
+    const Expected rows[] = {
+        {"attn_norm", &w->attn_norm, 1, hidden, OPTIONAL, .offset = s->norm_offset,
+         .vector = &layer->attn_norm.weight},
+        {"attn_norm_bias", &w->attn_norm_bias, 1, hidden, norm_bias_of(s), .vector = &layer->attn_norm.bias},
+        {"wq", &w->wq, keys, hidden, .need = REQUIRED},
+        {"wk", &w->wk, keys, hidden, .need = REQUIRED},
+        {"wv", &w->wv, values, hidden, .need = REQUIRED},
+        {"attn_gate", &w->attn_gate, values, hidden, .need = REQUIRED},
+        {"w_beta", &w->w_beta, heads, hidden, .need = REQUIRED},
+        {"w_decay", &w->w_decay, heads, hidden, .need = REQUIRED},
+        {"conv", &w->conv, 1, channels * d->taps, REQUIRED, .vector = &layer->conv},
+        {"decay_rate", &w->decay_rate, 1, heads, REQUIRED, .vector = &layer->decay_rate},
+        {"decay_bias", &w->decay_bias, 1, heads, REQUIRED, .vector = &layer->decay_bias},
+        {"state_norm", &w->state_norm, 1, d->value_dim, REQUIRED, .vector = &layer->state_norm},
+        {"wo", &w->wo, hidden, values, .need = REQUIRED},
+        {"bo", &w->bo, 1, hidden, OPTIONAL, .vector = &layer->bo},
+        {"attn_post_norm", &w->attn_post_norm, 1, hidden, OPTIONAL, .offset = s->norm_offset,
+         .vector = &layer->attn_post_norm.weight},
+        {"bq", &w->bq, 1, keys, .need = NEVER},
+        {"bk", &w->bk, 1, keys, .need = NEVER},
+        {"bv", &w->bv, 1, values, .need = NEVER},
+        {"q_norm", &w->q_norm, 1, d->key_dim, .need = NEVER},
+        {"k_norm", &w->k_norm, 1, d->key_dim, .need = NEVER},
+        {"v_norm", &w->v_norm, 1, d->value_dim, .need = NEVER},
+        {"conv_bias", &w->conv_bias, 1, channels, .need = NEVER},
+        {"attn_gate_bias", &w->attn_gate_bias, 1, values, .need = NEVER},
     };
     expect(list, rows, sizeof rows);
 }
@@ -226,7 +270,10 @@ Status cpu_load_layer(Backend *backend, const LayerWeights *host, Layer **out, E
     layer->weights = *host;
     Status status = make_up(cpu, &layer->weights, sizeof layer->weights, error);
     if (!status) {
-        expect_attention(s, layer, &list);
+        if (attends(host) && layer_heads(s, host->index).recurs)
+            expect_delta(s, layer, &list);
+        else
+            expect_attention(s, layer, &list);
         expect_feed_forward(s, layer, &list);
         expect_latents(s, layer, &list);
         expect_experts(s, layer, &list);

@@ -2,6 +2,8 @@
 #include "kernels/cpu/x86/simd_avx2.h"
 
 #ifdef __AVX2__
+#include "kernels/cpu/loops/recur.h"
+
 #include <math.h>
 
 // ---- norm, activation, conversion ---------------------------------------------------------------------
@@ -160,6 +162,10 @@ INLINE __m256 xielu_lanes(const Xielu *by, __m256 x) {
     return _mm256_fmadd_ps(_mm256_set1_ps(by->beta), x, _mm256_blendv_ps(below, above, positive));
 }
 
+static void recur(const RecurToken *token) {
+    recur_token(token);
+}
+
 static void xielu(const Xielu *by, float *g, int64_t n) {
     int64_t i = 0;
     for (; i + 8 <= n; i += 8) _mm256_storeu_ps(g + i, xielu_lanes(by, _mm256_loadu_ps(g + i)));
@@ -229,8 +235,9 @@ GEMM_WITH(gemm_by_vnni_512_wide, W8_VNNI_512, true)
     {                                                                                                        \
         .name = "AVX2", .quantized_activations = true, .rms_norm = rms_norm, .layer_norm = layer_norm,       \
         .quantize = quantize, .quantize_fixed = avx2_fixed_quantize, .fill_fixed = avx2_fixed_fill,          \
-        .quantize_w8 = avx2_quantize_w8, .xielu = xielu, .to_half = to_half, .gemm = (multiply),             \
-        .gemm_scratch = avx2_gemm_scratch, .attend_scratch = avx2_attend_scratch, __VA_ARGS__                \
+        .quantize_w8 = avx2_quantize_w8, .xielu = xielu, .recur = recur, .to_half = to_half,                 \
+        .gemm = (multiply), .gemm_scratch = avx2_gemm_scratch, .attend_scratch = avx2_attend_scratch,        \
+        __VA_ARGS__                                                                                          \
     }
 #define NARROW(multiply) LOOPS_WITH(multiply, .activate = activate, .attend_rows = 96, .attend = avx2_attend)
 #define WIDE(multiply)                                                                                       \

@@ -284,7 +284,7 @@ static void turn(const Rope *rope, double by, float *x) {
 static void attend(Backend *b, const Cache *cache, int32_t *held, int32_t position, int n_sinks,
                    int n_evicted, const float *q, float *y) {
     int32_t zero = 0, slot = SLOTS - 1;
-    StepSequence sequence = {0, 1, SLOTS, ONE_PAGE(0), n_sinks, n_evicted, 0, 0, false, 0, {0}};
+    StepSequence sequence = {0, 1, SLOTS, ONE_PAGE(0), n_sinks, n_evicted, 0, 0, false, 0, {0}, -1, -1};
     Step step = {1, 1, &zero, &position, &slot, &sequence, SLOTS, held, STEP_ANY};
     Error error = {0};
     assert_ok(b->ops->begin(b, &step, NULL, &error), &error);

@@ -15,9 +15,9 @@ typedef struct AttendCase {
 
 // Two sequences, the second alone in its slots: history in shuffled slots with holes, then this step's
 // tokens.
-static const StepSequence SEQUENCES[] = {{0, 19, 150, ONE_PAGE(3), 0, 0, 0, 0, false, 0, {0}},
-                                         {19, 1, 1, ONE_PAGE(153), 0, 0, 0, 0, false, 0, {0}},
-                                         {20, 4, 170, ONE_PAGE(160), 0, 0, 0, 0, false, 0, {0}}};
+static const StepSequence SEQUENCES[] = {{0, 19, 150, ONE_PAGE(3), 0, 0, 0, 0, false, 0, {0}, -1, -1},
+                                         {19, 1, 1, ONE_PAGE(153), 0, 0, 0, 0, false, 0, {0}, -1, -1},
+                                         {20, 4, 170, ONE_PAGE(160), 0, 0, 0, 0, false, 0, {0}, -1, -1}};
 #define STEP_TOKENS 24
 
 typedef struct AttendData {
@@ -168,7 +168,8 @@ static void check_alone(const AttendCase *c) {
     assert_ok(backend->ops->begin(backend, &step, NULL, &error), &error);
     assert_ok(backend->ops->attend(backend, q, &d.kv, c->window, all, &error), &error);
     for (int t = 0; t < SEQUENCES[0].n_tokens; t++) {
-        StepSequence alone = {0, 1, SEQUENCES[0].n_slots, SEQUENCES[0].pages, 0, 0, 0, 0, false, 0, {0}};
+        StepSequence alone = {0,  1, SEQUENCES[0].n_slots, SEQUENCES[0].pages, 0, 0, 0, 0, false, 0, {0},
+                              -1, -1};
         step = (Step){1, 1, d.ids + t, d.positions + t, d.slots + t, &alone, 1 << 30, d.held, STEP_ANY};
         assert_ok(backend->ops->begin(backend, &step, NULL, &error), &error);
         assert_ok(backend->ops->attend(backend, q + t * width, &d.kv, c->window, one, &error), &error);

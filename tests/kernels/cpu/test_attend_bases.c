@@ -28,7 +28,7 @@ static Scored *new_scored(void) {
 static void attend(Backend *b, Scored *s, const float *base, float y[DIM], SoftmaxCounts *counts) {
     const float q[DIM] = {1};
     const int32_t id = 0, position = SLOTS - 1, slot = SLOTS - 1;
-    const StepSequence sequence = {0, 1, SLOTS, ONE_PAGE(0), 0, 0, 0, 0, false, 0, {0}};
+    const StepSequence sequence = {0, 1, SLOTS, ONE_PAGE(0), 0, 0, 0, 0, false, 0, {0}, -1, -1};
     const Step step = {1, 1, &id, &position, &slot, &sequence, 1 << 30, s->held, STEP_ANY};
     KvLayer kv = {.type = DTYPE_F32, .k = s->keys, .v = s->values, .slot_stride = DIM, .head_stride = DIM};
     SoftmaxCounts before;

@@ -164,7 +164,8 @@ static void attend(Backend *b, const Content *content, Place *p, int first, int 
     int64_t width = (int64_t)c->n_heads * c->head_dim;
     int32_t ids[TOKENS] = {0};
     int begin = INDEXES - TOKENS + first;
-    StepSequence sequence = {0, n, begin + n, p->pages, c->n_sinks, c->n_evicted, 0, 0, false, 0, {0}};
+    StepSequence sequence = {0,     n, begin + n, p->pages, c->n_sinks, c->n_evicted, 0, 0,
+                             false, 0, {0},       -1,       -1};
     Step step = {n,       1,       ids, content->at + begin, p->slots + begin, &sequence, p->page_size,
                  p->held, STEP_ANY};
     Error error = {0};
@@ -356,7 +357,7 @@ static void an_empty_view_gives_zeros(void **state) {
     int32_t *pages = malloc(sizeof p->pages);
     memcpy(pages, p->pages, sizeof p->pages);
     memset(held, -1, sizeof held);
-    StepSequence sequence = {0, 1, 100, pages, c.n_sinks, c.n_evicted, 0, 0, false, 0, {0}};
+    StepSequence sequence = {0, 1, 100, pages, c.n_sinks, c.n_evicted, 0, 0, false, 0, {0}, -1, -1};
     Step step = {1, 1, &zero, &position, &p->slots[99], &sequence, 7, held, STEP_ANY};
     Error error = {0};
     float y[32];

@@ -103,8 +103,8 @@ static void run_step(const TestLayer *t, Backend *b, Layer *layer, Head *head, i
     const Ops *ops = b->ops;
     const LayerCase *c = t->c;
     Error e = {0};
-    StepSequence sequences[2] = {{0, 4, 5, ONE_PAGE(0), 0, 0, 0, 0, false, 0, {0}},
-                                 {4, 3, 7, ONE_PAGE(5), 0, 0, 0, 0, false, 0, {0}}};
+    StepSequence sequences[2] = {{0, 4, 5, ONE_PAGE(0), 0, 0, 0, 0, false, 0, {0}, -1, -1},
+                                 {4, 3, 7, ONE_PAGE(5), 0, 0, 0, 0, false, 0, {0}, -1, -1}};
     StepSequence one = sequences[first >= 4];
     one.first_token = 0, one.n_tokens = n;
     bool all = n == TOKENS;

@@ -1,0 +1,165 @@
+// qkv() of a layer that recurs (DeltaRule): its products, the convolution over them, and the states from which its sequences
+// go on. A part of the work is one head of keys with the heads of values that are its, which look at no others.
+#include "kernels/cpu/cpu.h"
+
+#include <string.h>
+
+typedef struct Delta {
+    CpuBackend *cpu;
+    const DeltaRule *rule;
+    const Layer *layer;
+    const KvLayer *kv;
+    float *q, *k, *v;    // of the step's tokens, each [n_tokens, its heads, its dim]
+    float *beta, *decay; // [n_tokens, n_value_heads]
+    float *y;
+} Delta;
+
+// Some of the channels: those of one head.
+typedef struct Channels {
+    float *rows; // the first token's
+    int64_t stride;
+    int64_t first; // of all channels
+    int n;
+} Channels;
+
+static Channels head_of(float *rows, int64_t n_heads, int head, int dim, int64_t before) {
+    return (Channels){rows + (int64_t)head * dim, n_heads * dim, before + (int64_t)head * dim, dim};
+}
+
+static float *state_at(const Delta *d, int32_t state) {
+    return state < 0 ? NULL : d->kv->states + state * delta_state_floats(d->rule);
+}
+
+// What the sequence's next tokens will find of those before them. `from` NULL: the text begins here.
+static void leave_tail(const Delta *d, const StepSequence *s, const Channels *c, const float *from,
+                       float *to) {
+    const int64_t channels = delta_channels(d->rule);
+    const int n = d->rule->taps - 1;
+    for (int i = 0; i < n; i++) {
+        const int t = s->n_tokens - n + i; // of the sequence's in this step
+        const float *row = t >= 0 ? c->rows + (s->first_token + t) * c->stride
+                           : from ? from + (n + t) * channels + c->first
+                                  : NULL;
+        float *kept = to + i * channels + c->first;
+        if (row)
+            memcpy(kept, row, (size_t)c->n * sizeof *kept);
+        else
+            memset(kept, 0, (size_t)c->n * sizeof *kept);
+    }
+}
+
+// In place, from the last token on: those before it are still what they were.
+static void convolve(const Delta *d, const StepSequence *s, const Channels *c, const float *from) {
+    const int64_t channels = delta_channels(d->rule);
+    const int taps = d->rule->taps;
+    const float *conv = d->layer->conv + c->first * taps;
+    for (int t = s->n_tokens - 1; t >= 0; t--) {
+        float *row = c->rows + (s->first_token + t) * c->stride;
+        for (int i = 0; i < c->n; i++) {
+            float sum = conv[i * taps + taps - 1] * row[i];
+            for (int back = 1; back < taps; back++) {
+                float before = 0;
+                if (t >= back)
+                    before = row[i - back * c->stride];
+                else if (from)
+                    before = from[(taps - 1 + t - back) * channels + c->first + i];
+                sum += conv[i * taps + taps - 1 - back] * before;
+            }
+            row[i] = sum / (1 + expf(-sum));
+        }
+    }
+}
+
+static void take_channels(const Delta *d, const StepSequence *s, const Channels *c) {
+    const float *from = state_at(d, s->state_from);
+    leave_tail(d, s, c, from, state_at(d, s->state_to));
+    convolve(d, s, c, from);
+}
+
+// Each token's row of them to a length of `length`.
+static void to_length(const StepSequence *s, const Channels *c, float length) {
+    for (int t = s->first_token; t < s->first_token + s->n_tokens; t++) {
+        float *row = c->rows + t * c->stride, sum = 0;
+        for (int i = 0; i < c->n; i++) sum += row[i] * row[i];
+        const float scale = length / sqrtf(sum + DELTA_LENGTH_EPS);
+        for (int i = 0; i < c->n; i++) row[i] *= scale;
+    }
+}
+
+// y = norm(y)·silu(gate), of one head.
+static void finish(const Delta *d, float *y, const float *gate) {
+    const int n = d->rule->value_dim;
+    d->cpu->loops->rms_norm(y, d->layer->state_norm, n, d->cpu->shape->norm_eps, y);
+    for (int i = 0; i < n; i++) y[i] *= gate[i] / (1 + expf(-gate[i]));
+}
+
+static void recur(const Delta *d, const StepSequence *s, int key_head, int head, int thread) {
+    const DeltaRule *r = d->rule;
+    const int64_t tails = (r->taps - 1) * delta_channels(r), size = (int64_t)r->key_dim * r->value_dim,
+                  keys = (int64_t)r->n_key_heads * r->key_dim, values = delta_width(r);
+    const float *from = state_at(d, s->state_from);
+    float *state = state_at(d, s->state_to) + tails + head * size;
+    if (from)
+        memcpy(state, from + tails + head * size, (size_t)size * sizeof *state);
+    else
+        memset(state, 0, (size_t)size * sizeof *state);
+    for (int64_t t = s->first_token; t < s->first_token + s->n_tokens; t++) {
+        const int64_t key = t * keys + (int64_t)key_head * r->key_dim,
+                      value = t * values + (int64_t)head * r->value_dim, rate = t * r->n_value_heads + head;
+        const float decay = d->decay[rate] + d->layer->decay_bias[head],
+                    softplus = decay > 20 ? decay : log1pf(expf(decay));
+        const RecurToken token = {.q = d->q + key,
+                                  .k = d->k + key,
+                                  .v = d->v + value,
+                                  .decay = expf(-d->layer->decay_rate[head] * softplus),
+                                  .beta = 1 / (1 + expf(-d->beta[rate])),
+                                  .key_dim = r->key_dim,
+                                  .value_dim = r->value_dim,
+                                  .state = state,
+                                  .delta = d->cpu->deltas + (int64_t)thread * r->value_dim,
+                                  .y = d->y + value};
+        d->cpu->loops->recur(&token);
+        finish(d, d->y + value, d->cpu->gates + value);
+    }
+}
+
+static void delta_head(void *context, int64_t part, int thread) {
+    const Delta *d = context;
+    const DeltaRule *r = d->rule;
+    const int head = (int)part, each = r->n_value_heads / r->n_key_heads;
+    const int64_t keys = (int64_t)r->n_key_heads * r->key_dim;
+    const Channels q = head_of(d->q, r->n_key_heads, head, r->key_dim, 0),
+                   k = head_of(d->k, r->n_key_heads, head, r->key_dim, keys);
+    for (int i = 0; i < d->cpu->n_sequences; i++) {
+        const StepSequence *s = &d->cpu->sequences[i];
+        take_channels(d, s, &q), take_channels(d, s, &k);
+        to_length(s, &q, 1 / sqrtf((float)r->key_dim)), to_length(s, &k, 1);
+        for (int j = 0; j < each; j++) {
+            const int value_head = r->keys_alternate ? head + j * r->n_key_heads : head * each + j;
+            const Channels v = head_of(d->v, r->n_value_heads, value_head, r->value_dim, 2 * keys);
+            take_channels(d, s, &v);
+            recur(d, s, head, value_head, thread);
+        }
+    }
+}
+
+Status cpu_delta(CpuBackend *cpu, const Layer *layer, const float *x, const KvLayer *kv, float *y,
+                 Error *error) {
+    const LayerWeights *w = &layer->weights;
+    const DeltaRule *r = &cpu->shape->delta;
+    const Matrix *matrices[] = {&w->wq, &w->wk, &w->wv, &w->attn_gate, &w->w_beta, &w->w_decay};
+    const int64_t n = cpu->n_tokens, keys = n * r->n_key_heads * r->key_dim;
+    if (!layer->decay_rate || !kv->states)
+        return error_set(error, STATUS_DEVICE, "qkv: a layer that recurs, without %s",
+                         kv->states ? "its weights" : "states");
+    Delta d = {.cpu = cpu, .rule = r, .layer = layer, .kv = kv, .y = y};
+    d.q = cpu->mixed, d.k = d.q + keys, d.v = d.k + keys;
+    d.beta = cpu->rates, d.decay = d.beta + n * r->n_value_heads;
+    const Activations h = cpu_normed(cpu, &(NormedRows){x, NULL, n, layer->attn_norm, false}, matrices,
+                                     sizeof matrices / sizeof *matrices);
+    float *const products[] = {d.q, d.k, d.v, cpu->gates, d.beta, d.decay};
+    for (size_t i = 0; i < sizeof matrices / sizeof *matrices; i++)
+        cpu_multiply(cpu, matrices[i], &h, products[i]);
+    threads_run(cpu->threads, r->n_key_heads, delta_head, &d);
+    return STATUS_OK;
+}
