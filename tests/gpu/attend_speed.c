@@ -28,7 +28,14 @@ static double measure(const Ops *ops, Backend *backend, const Speed *c, const vo
                       double *bytes) {
     Error error;
     int n_slots = (c->length + 127) / 128 * 128 * c->n_rows;
-    KvLayout l = {c->layout, 1, c->n_kv_heads, c->head_dim, n_slots, c->type, c->group, c->scale, false};
+    KvLayout l = {.layout = c->layout,
+                  .n_layers = 1,
+                  .n_kv_heads = c->n_kv_heads,
+                  .head_dim = c->head_dim,
+                  .n_slots = n_slots,
+                  .type = c->type,
+                  .group = c->group,
+                  .scale_type = c->scale};
     must(kv_layout_check(&l, &error), &error);
     *bytes = (double)(kv_layout_bytes(&l) + kv_layout_scale_bytes(&l)) * c->length * c->n_rows / n_slots;
     l.n_layers = 1 + (int)(4e8 / *bytes);
@@ -45,7 +52,7 @@ static double measure(const Ops *ops, Backend *backend, const Speed *c, const vo
     for (int r = 0; r < c->n_rows; r++) {
         for (int p = 0; p < n_pages; p++) pages[r * n_pages + p] = r * each + p * c->page_size;
         sequences[r] = (StepSequence){
-            r, 1, c->length, pages + r * n_pages, 64, c->n_evicted, 0, 0, c->n_evicted == 0, 0, {0}};
+            r, 1, c->length, pages + r * n_pages, 64, c->n_evicted, 0, 0, c->n_evicted == 0, 0, {0}, -1, -1};
         ids[r] = 0, slots[r] = r * each + c->length - 1, last[r] = c->length - 1 + c->n_evicted;
     }
     Step step = {c->n_rows, c->n_rows, ids, last, slots, sequences, c->page_size, positions, STEP_ANY};

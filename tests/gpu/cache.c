@@ -157,17 +157,16 @@ static void fill_tensors(Attention *t, Side *s) {
     t->k = random_values(s, c->type, t->n_kv, &seed);
     t->v = random_values(s, c->type, t->n_kv, &seed);
     t->mask = random_values(s, c->type, t->n_mask, &seed);
-    t->layout = (KvLayout){c->layout,
-                           LAYERS,
-                           (int)kv_heads,
-                           c->head_dim,
-                           t->a.max_tokens,
-                           c->bits == 8   ? DTYPE_INT8
-                           : c->bits == 4 ? DTYPE_INT4
-                                          : c->cache,
-                           c->bits ? c->group : 0,
-                           c->scale,
-                           false};
+    t->layout = (KvLayout){.layout = c->layout,
+                           .n_layers = LAYERS,
+                           .n_kv_heads = (int)kv_heads,
+                           .head_dim = c->head_dim,
+                           .n_slots = t->a.max_tokens,
+                           .type = c->bits == 8   ? DTYPE_INT8
+                                   : c->bits == 4 ? DTYPE_INT4
+                                                  : c->cache,
+                           .group = c->bits ? c->group : 0,
+                           .scale_type = c->scale};
 }
 
 // The past of layer 1 in the cache's own bytes: everything else stays poisoned.

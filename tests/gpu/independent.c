@@ -125,7 +125,7 @@ static float *run_rows(Rows *r, const int *which, int n, How how) {
         ids[i] = r->ids[row], positions[i] = r->positions[row], slots[i] = r->slots[row];
         // All are in order, and some are said to be.
         sequences[i] = (StepSequence){
-            i, 1, r->lengths[row], r->pages + row * r->pages_each, 0, 0, 0, 0, row % 3 != 1, 0, {0}};
+            i, 1, r->lengths[row], r->pages + row * r->pages_each, 0, 0, 0, 0, row % 3 != 1, 0, {0}, -1, -1};
     }
     Step step = {n, n, ids, positions, slots, sequences, r->c->page_size, s->slot_positions, STEP_DECODING};
     size_t size = (size_t)r->c->vocab * sizeof(float);
@@ -258,7 +258,7 @@ static float *read_prompt(Rows *r, const int *pieces, int turned) {
         int n = pieces[i] && pieces[i] < all - first ? pieces[i] : all - first,
             before = !turned && n + page <= all ? page : 0;
         const StepSequence sequences[] = {
-            other, {before, n, turned ? ring : first + n, r->pages, 0, 0, 0, 0, !turned, 0, {0}}};
+            other, {before, n, turned ? ring : first + n, r->pages, 0, 0, 0, 0, !turned, 0, {0}, -1, -1}};
         int32_t tokens[3][MOST_PROMPT];
         const int32_t *arrays[] = {ids, positions, slots};
         for (int k = 0; k < 3; k++) {

@@ -201,8 +201,8 @@ static void test_decode(Run *r, int index, int position) {
     if (!b->ops->decode) return;
     for (int i = 0; i < 3; i++, index++, position++) {
         int32_t id = (i * 37 + 11) % c->vocab, slots = slot_of(r, index), positions = position;
-        StepSequence sequence = {0, 1,         r->n_indexes, r->pages, c->n_sinks, c->n_evicted,
-                                 0, c->prefix, false,        0,        {0}};
+        StepSequence sequence = {0,     1, r->n_indexes, r->pages, c->n_sinks, c->n_evicted, 0, c->prefix,
+                                 false, 0, {0},          -1,       -1};
         Step step = {1, 1, &id, &positions, &slots, &sequence, r->page_size, a->slot_positions, STEP_ANY};
         int windows[TEST_LAYERS] = {c->window, 0};
         Pass pass = side_pass(a, &step, windows);

@@ -18,7 +18,7 @@ static const size_t LINEAR[CONVERSION_MATRICES] = {
     offsetof(LayerWeights, w_gate),    offsetof(LayerWeights, w_up),
     offsetof(LayerWeights, w_down),    offsetof(LayerWeights, shared_gate),
     offsetof(LayerWeights, shared_up), offsetof(LayerWeights, shared_down),
-    offsetof(LayerWeights, q_down),
+    offsetof(LayerWeights, q_down),    offsetof(LayerWeights, attn_gate),
 };
 
 static const Matrix *matrix_at(const LayerWeights *layer, int i) {

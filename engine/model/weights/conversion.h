@@ -26,7 +26,7 @@ bool conversion_needs(const Model *model, DType type);
 
 // The linear layers of layer `index`, or for index shape.n_layers the head's output, one after the other: `held` as
 // planned, `own` as in the files. Returns how many there are.
-enum { CONVERSION_MATRICES = 11 };
+enum { CONVERSION_MATRICES = 12 };
 int conversion_matrices(const Model *model, int index, Matrix held[CONVERSION_MATRICES],
                         Matrix own[CONVERSION_MATRICES]);
 

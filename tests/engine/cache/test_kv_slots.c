@@ -35,7 +35,14 @@ typedef struct Cache {
 } Cache;
 
 static Cache new_cache(const CacheCase *c, int layout, const Rope *rope) {
-    KvLayout l = {layout, LAYERS, HEADS, DIM, SLOTS, c->type, c->group, c->scale_type, false};
+    KvLayout l = {.layout = layout,
+                  .n_layers = LAYERS,
+                  .n_kv_heads = HEADS,
+                  .head_dim = DIM,
+                  .n_slots = SLOTS,
+                  .type = c->type,
+                  .group = c->group,
+                  .scale_type = c->scale_type};
     Cache cache = {.bytes = kv_layout_bytes(&l), .scale_bytes = kv_layout_scale_bytes(&l)};
     cache.memory = calloc(1, (size_t)cache.bytes), cache.scales = calloc(1, (size_t)cache.scale_bytes + 1);
     uint64_t seed = 3;
