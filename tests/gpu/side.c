@@ -162,15 +162,15 @@ static void fill_side(Side *s, const Case *c, const TestModel *m, int n_slots) {
     s->x = room(ops, s->backend, s->sizes[0] / n * most),
     s->q = room(ops, s->backend, s->sizes[1] / n * most);
     s->g = room(ops, s->backend, s->sizes[2] / n * most), s->logits = room(ops, s->backend, s->sizes[3]);
-    s->layout = (KvLayout){c->layout_plus_1 ? c->layout_plus_1 - 1 : 3,
-                           TEST_LAYERS,
-                           c->n_kv_heads,
-                           c->head_dim,
-                           n_slots,
-                           c->kv,
-                           c->group,
-                           c->scale,
-                           c->rank > 0};
+    s->layout = (KvLayout){.layout = c->layout_plus_1 ? c->layout_plus_1 - 1 : 3,
+                           .n_layers = TEST_LAYERS,
+                           .n_kv_heads = c->n_kv_heads,
+                           .head_dim = c->head_dim,
+                           .n_slots = n_slots,
+                           .type = c->kv,
+                           .group = c->group,
+                           .scale_type = c->scale,
+                           .one_plane = c->rank > 0};
     must(kv_layout_check(&s->layout, &error), &error);
     s->cache = cache_room(s, kv_layout_bytes(&s->layout));
     if (c->group) s->scale = cache_room(s, kv_layout_scale_bytes(&s->layout));
