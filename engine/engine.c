@@ -79,6 +79,7 @@ void engine_close(Engine *engine) {
     ranks_close(engine);
     world_close(engine->world);
     free(engine->jinja_template);
+    free(engine->kept_logits.row);
     vocabulary_close(engine->vocabulary);
     tokenizer_close(engine->tokenizer);
     model_close(engine->model);

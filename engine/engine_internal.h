@@ -16,6 +16,14 @@ typedef struct StepAhead {
     SessionSlot slot;
 } StepAhead;
 
+// The logits behind a text of `length` tokens (0: there are none): session_kept.c.
+typedef struct KeptLogits {
+    float *row; // host [vocab_size]; NULL: none were ever kept
+    int64_t length;
+    uint64_t text; // checksum of its ids
+    int32_t rope_set;
+} KeptLogits;
+
 // Which layers of the model this process has.
 typedef struct EnginePart {
     int first, n;
@@ -35,6 +43,7 @@ struct Engine {
     Forward forward;
     const Session *logits_of; // whose last token forward.current speaks of; NULL: nobody's
     StepAhead ahead;
+    KeptLogits kept_logits;
     const struct Batch *
         rows_ahead; // whose step ahead has left its logits in the first rows of forward.logits; NULL: nobody's
     uint64_t n_versions; // of sessions: see there

@@ -181,7 +181,8 @@ static Status evaluate_pieces(Session *s, Error *error) {
     Forward *forward = &s->engine->forward;
     Reading reading = {.session = s, .first = s->sequence.length, .look = 1, .looked = clock_seconds()};
     const LayerWatch watch = {on_layer, &reading};
-    bool told = s->progress.step && session_pending(s) > 1;
+    const bool of_prompt = session_pending(s) > 1;
+    bool told = s->progress.step && of_prompt;
     int32_t last = -1; // of the step in hand
     while (s->sequence.length < s->n_log) {
         int64_t n = session_pending(s);
@@ -199,6 +200,7 @@ static Status evaluate_pieces(Session *s, Error *error) {
     s->engine->logits_of = NULL;
     Status status = forward_logits(forward, &last, 1, error);
     if (!status) s->engine->logits_of = s;
+    if (!status && of_prompt) session_keep_logits(s);
     return status;
 }
 
@@ -206,6 +208,8 @@ static Status evaluate_pieces(Session *s, Error *error) {
 static Status evaluate_pending(Session *s, Error *error) {
     s->settled = s->sequence.length;
     if (session_has_logits(s)) return STATUS_OK;
+    session_keep_frequencies(s);
+    if (s->sequence.length == s->n_log && session_restore_logits(s)) return STATUS_OK;
     session_want_logits(s);
     s->settled = s->sequence.length;
     return unsettle(s, evaluate_pieces(s, error));
@@ -231,7 +235,8 @@ Status session_sync(Session *s, const int32_t *tokens, int64_t n, SyncReport *re
 }
 
 int64_t session_usable(const Session *s) {
-    return s->sequence.length - (s->sequence.length == s->n_log && !session_has_logits(s));
+    if (s->sequence.length < s->n_log || session_has_logits(s)) return s->sequence.length;
+    return kv_sequence_cut(&s->engine->cache, &s->sequence, s->n_log - 1);
 }
 
 Status session_evaluate(Session *s, Error *error) {

@@ -46,6 +46,13 @@ void session_ahead_drawn(Session *session, int32_t id); // behind the second hal
 // logits are there.
 bool session_ahead_take(Session *session);
 
+// ---- session_kept.c: logits behind a prompt --------------------------------------------------------------------------
+
+// Where layers recur: of this session's last token, for session_restore_logits(), which gives them back to any session of
+// the same text, as long as no others are kept. False: it cannot.
+void session_keep_logits(Session *session);
+bool session_restore_logits(Session *session);
+
 // Where tokens see each other both ways, what was read with another number of them is read again, and so is a part.
 void session_match_prefix(Session *session);
 // Where frequencies go by the length of the text, what was read with those of another length is read again: always, for
