@@ -82,12 +82,24 @@ static void print_convolutions(const DecoderShape *s, FILE *out) {
             s->convolution.taps);
 }
 
+static void print_recurring(const DecoderShape *s, FILE *out) {
+    const DeltaRule *d = &s->delta;
+    const int n = decoder_recurring(s);
+    fprintf(
+        out,
+        "layers        %d of %d recur by the delta rule instead of attending: %d heads of %d for queries and "
+        "keys, %d of %d for values, taps over %d tokens; a state of all %.1f MB\n",
+        n, s->n_layers, d->n_key_heads, d->key_dim, d->n_value_heads, d->value_dim, d->taps,
+        mega(n * delta_state_floats(d) * (int64_t)sizeof(float)));
+}
+
 // Where layers differ.
 static void print_layer_heads(const Model *m, FILE *out) {
     const DecoderShape *s = &m->shape;
     int borrowed = 0;
     if (!s->heads_of_layers) return;
     if (s->convolution.taps > 0) return print_convolutions(s, out);
+    if (s->delta.n_value_heads > 0) return print_recurring(s, out);
     const LayerHeads *last = &s->heads_of_layers[s->n_layers - 1]; // it has no window
     for (int l = 0; l < s->n_layers; l++) borrowed += s->heads_of_layers[l].lender != l;
     fprintf(out, "layers        without a window: heads of %d (%d for keys and values%s)", last->head_dim,

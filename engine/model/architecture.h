@@ -51,6 +51,17 @@ typedef enum Module {
     MODULE_CONV_IN, // of layers that convolve: what makes keys, queries and values, one below the other
     MODULE_CONV,
     MODULE_CONV_OUT,
+    // Of layers that recur: queries, keys and values one below the other, with the gate's between them, or it apart; and
+    // likewise what decides how much of the state is written and how much is kept.
+    MODULE_DELTA_QKV,
+    MODULE_DELTA_GATE,
+    MODULE_DELTA_QKV_GATE,
+    MODULE_DELTA_BETA,
+    MODULE_DELTA_DECAY,
+    MODULE_DELTA_BETA_DECAY,
+    MODULE_DELTA_CONV,
+    MODULE_DELTA_NORM,
+    MODULE_DELTA_OUT,
     MODULE_TOKEN_GATE, // of per-layer embeddings
     MODULE_TOKEN_UP,
     MODULE_TOKEN_NORM,
@@ -171,8 +182,10 @@ typedef struct Architecture {
     // it; and modules, NULL where there are none. The head's own matrix stands outside of the base.
     const char *base, *layer;
     const char *modules[N_MODULES];
-    // Its files have layers behind the last that predict further tokens: their tensors are left alone.
+    // Its files have layers behind the last that predict further tokens: their tensors are left alone. Of a Hugging Face
+    // folder how their names begin, where it is not with the number of such a layer.
     bool predicts_further;
+    const char *further;
     const char *sinks;                   // name of a layer's learned attention sinks; NULL: there are none
     const char *gguf_modules[N_MODULES]; // where GGUF's names are not those of all; NULL: they are
     struct {
@@ -181,6 +194,7 @@ typedef struct Architecture {
     } aliases[8];                // those that differ; NULL ends them
     Fixed fixed[16];
     const char *ignored[16]; // keys of config.json that its class takes and that weights or nothing decide
+    const char *ignored_rope[2]; // the same within rope_scaling and rope_parameters
     // How names of tensors end that are no weights: masks that old files were saved with.
     const char *buffers[3];
     // A Hugging Face file's MODULE_QKV: q, k, v of head 0, of head 1, …; the queries that share a key, and key and value,
@@ -197,6 +211,10 @@ typedef struct Architecture {
     bool deep_norm;   // residuals are normed, times the root of twice the number of layers (arXiv:2203.00555)
     bool one_kv_head; // whatever config.json says of them
     bool convolves;   // layers may: those that layer_types calls "conv", in GGUF those without KV heads
+    // Layers may recur: those that layer_types calls "linear_attention", else all but every full_attention_interval-th.
+    bool recurs;
+    bool gguf_keys_alternate; // DeltaRule.keys_alternate, in GGUF
+    bool query_gates;  // each head's rows of MODULE_Q are followed by those of a gate of what attention gives
     bool ffn_adjusted; // config.json's intermediate size is what Lfm2MLP makes its own of
     bool ffn_halved;   // files tell the feed-forward part's two sizes together
     bool rope_ratio;   // rope_ratio multiplies the base

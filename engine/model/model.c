@@ -23,6 +23,7 @@ Status model_read_params(Model *model, ParamSource *source, Error *error) {
     if (!status) status = model_read_layer_ropes(model, source, error);
     if (!status) status = model_read_layer_heads(model, source, error);
     if (!status) status = model_read_convolution(model, source, error);
+    if (!status) status = model_read_delta(model, source, error);
     if (!status) status = model_read_unit_norm(model, source, error);
     if (!status) status = model_read_generation(model, source, error);
     return status ? status : unread_check_keys(source, error);

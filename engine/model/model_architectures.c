@@ -40,6 +40,15 @@ const char *const GGUF_MODULES[N_MODULES] = {
     [MODULE_CONV_IN] = "shortconv.in_proj",
     [MODULE_CONV] = "shortconv.conv",
     [MODULE_CONV_OUT] = "shortconv.out_proj",
+    [MODULE_DELTA_QKV] = "attn_qkv",
+    [MODULE_DELTA_GATE] = "attn_gate",
+    [MODULE_DELTA_QKV_GATE] = "ssm_in",
+    [MODULE_DELTA_BETA] = "ssm_beta",
+    [MODULE_DELTA_DECAY] = "ssm_alpha",
+    [MODULE_DELTA_BETA_DECAY] = "ssm_ba",
+    [MODULE_DELTA_CONV] = "ssm_conv1d",
+    [MODULE_DELTA_NORM] = "ssm_norm",
+    [MODULE_DELTA_OUT] = "ssm_out",
     [MODULE_TOKEN_GATE] = "inp_gate",
     [MODULE_TOKEN_UP] = "proj",
     [MODULE_TOKEN_NORM] = "post_norm",
@@ -53,9 +62,9 @@ const char *const GGUF_MODULES[N_MODULES] = {
 };
 
 static const ArchitectureFamily *const FAMILIES[] = {
-    &architectures_llama, &architectures_experts,   &architectures_latent,
-    &architectures_gemma, &architectures_post_norm, &architectures_layer_norm,
-    &architectures_first, &architectures_gpt,       &architectures_convolution};
+    &architectures_llama,       &architectures_experts,    &architectures_latent, &architectures_gemma,
+    &architectures_post_norm,   &architectures_layer_norm, &architectures_first,  &architectures_gpt,
+    &architectures_convolution, &architectures_delta};
 
 enum { N_FAMILIES = sizeof FAMILIES / sizeof *FAMILIES };
 
@@ -135,7 +144,7 @@ static bool mixes_experts(const ParamSource *source, const char *architecture) {
 
 Status model_find_architecture(ParamSource *source, Error *error) {
     bool is_gguf = !source->config;
-    char name[64] = "", known[512] = "";
+    char name[64] = "", known[768] = "";
     Status status =
         param_string(source, (Key){"model_type", ".general.architecture"}, name, sizeof name, error);
     if (!status) status = check_file_type(source, error);

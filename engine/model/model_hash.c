@@ -68,7 +68,16 @@ static uint64_t hash_arrays(uint64_t hash, const Checkpoint *c) {
 static uint64_t hash_sizes(const Model *m, uint64_t hash) {
     const int sizes[] = {m->shape.n_layers, m->shape.hidden_size, m->shape.n_heads,
                          m->shape.intermediate_size};
-    return HASH(hash, sizes); // all that there is of a model whose weights are made up
+    hash = HASH(hash, sizes); // all that there is of a model whose weights are made up
+    const DeltaRule *d = &m->shape.delta;
+    const int of_delta[] = {d->n_key_heads,
+                            d->n_value_heads,
+                            d->key_dim,
+                            d->value_dim,
+                            d->taps,
+                            d->keys_alternate,
+                            decoder_recurring(&m->shape)};
+    return d->n_value_heads > 0 ? HASH(hash, of_delta) : hash;
 }
 
 uint64_t model_hash(const Model *m, uint64_t hash) {

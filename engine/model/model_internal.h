@@ -75,6 +75,10 @@ Status model_read_layer_heads(Model *model, const ParamSource *source, Error *er
 Status model_adjust_ffn(Model *model, const ParamSource *source, Error *error);
 Status model_read_convolution(Model *model, const ParamSource *source, Error *error);
 Status model_take_convolution(Model *model, const ParamSource *source, int layer, Error *error);
+// Layers that recur: which they are, and shape.delta, after the rope; and all of such a layer's weights but its norms and
+// feed-forward part.
+Status model_read_delta(Model *model, const ParamSource *source, Error *error);
+Status model_take_delta(Model *model, const ParamSource *source, int layer, Error *error);
 // Norms of heads that are apart: model->unit_norm, after the experts; and those of a layer.
 Status model_read_unit_norm(Model *model, const ParamSource *source, Error *error);
 Status model_take_head_norms(Model *model, const ParamSource *source, int layer, Error *error);
@@ -96,6 +100,9 @@ Matrix model_take_first(Matrix *all, int64_t n);
 // model's.
 Status model_split_qkv(Model *model, const ParamSource *source, int index, int64_t q, int64_t kv,
                        Error *error);
+// A layer's wq and bq, which hold each head's queries and its gate, into those of all queries and attn_gate; in memory of
+// the model's.
+Status model_split_gates(Model *model, int layer, Error *error);
 // Likewise w_gate and b_gate, whose first n rows are the gate's.
 void model_split_gate_up(LayerWeights *layer, int64_t n);
 // Divides every row of the output matrix by its length, in memory of the model's and in the file's type, as the model's

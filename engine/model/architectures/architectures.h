@@ -12,7 +12,7 @@ typedef struct ArchitectureFamily {
 
 extern const ArchitectureFamily architectures_llama, architectures_experts, architectures_latent,
     architectures_gemma, architectures_post_norm, architectures_layer_norm, architectures_first,
-    architectures_gpt, architectures_convolution;
+    architectures_gpt, architectures_convolution, architectures_delta;
 
 // ---- what many rows say ------------------------------------------------------------------------------------
 
@@ -34,6 +34,20 @@ extern const ArchitectureFamily architectures_llama, architectures_experts, arch
         LLAMA_FEED_FORWARD,                                                                                  \
         LLAMA_ENDS,                                                                                          \
     }
+
+// Experts one by one, or packed as transformers 5 holds them.
+#define QWEN_EXPERTS                                                                                         \
+    .there = true,                                                                                           \
+    .names = {                                                                                               \
+        {.router = "mlp.gate",                                                                               \
+         .gate = "mlp.experts.%d.gate_proj.weight",                                                          \
+         .up = "mlp.experts.%d.up_proj.weight",                                                              \
+         .down = "mlp.experts.%d.down_proj.weight"},                                                         \
+        {.router = "mlp.gate", .gate_up = "mlp.experts.gate_up_proj", .all_down = "mlp.experts.down_proj"}}
+#define QWEN_SHARED_EXPERT                                                                                   \
+    .shared_size = "shared_expert_intermediate_size",                                                        \
+    .shared = {"mlp.shared_expert.gate_proj", "mlp.shared_expert.up_proj", "mlp.shared_expert.down_proj",    \
+               "mlp.shared_expert_gate"}
 
 #define NO_ATTENTION_BIAS                                                                                    \
     { NULL, {"attention_bias"}, 0, "biases of attention" }

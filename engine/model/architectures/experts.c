@@ -1,16 +1,6 @@
 // Mixtures of experts.
 #include "engine/model/architectures/architectures.h"
 
-// Experts one by one, or packed as transformers 5 holds them.
-#define QWEN_EXPERTS                                                                                         \
-    .there = true,                                                                                           \
-    .names = {                                                                                               \
-        {.router = "mlp.gate",                                                                               \
-         .gate = "mlp.experts.%d.gate_proj.weight",                                                          \
-         .up = "mlp.experts.%d.up_proj.weight",                                                              \
-         .down = "mlp.experts.%d.down_proj.weight"},                                                         \
-        {.router = "mlp.gate", .gate_up = "mlp.experts.gate_up_proj", .all_down = "mlp.experts.down_proj"}}
-
 // Mixtral's own files.
 #define BLOCK_SPARSE_NAMES                                                                                   \
     .router = "block_sparse_moe.gate", .gate = "block_sparse_moe.experts.%d.w1.weight",                      \
@@ -58,10 +48,7 @@ static const Architecture ROWS[] = {
      .bias_keys = BIAS_QKV,
      .norm_eps = 1e-6,
      .default_context = 32768,
-     .experts = {QWEN_EXPERTS, .n = 60, .n_active = 4, .size = "moe_intermediate_size",
-                 .shared_size = "shared_expert_intermediate_size",
-                 .shared = {"mlp.shared_expert.gate_proj", "mlp.shared_expert.up_proj",
-                            "mlp.shared_expert.down_proj", "mlp.shared_expert_gate"},
+     .experts = {QWEN_EXPERTS, .n = 60, .n_active = 4, .size = "moe_intermediate_size", QWEN_SHARED_EXPERT,
                  .layers = EXPERTS_SPARSE, .renormalise_key = true}},
     {.name = "olmoe",
      .gguf = "olmoe",

@@ -57,13 +57,16 @@ static const char OF_OTHER_PARTS[] =
     " vision_soft_tokens_per_image projector_bias projector_hidden_size projector_use_layernorm "
     "downsample_factor"
     " do_image_splitting encoder_patch_size max_image_tokens max_num_patches max_pixels_tolerance max_tiles"
-    " min_image_tokens min_tiles tile_size use_image_special_tokens use_thumbnail ";
+    " min_image_tokens min_tiles tile_size use_image_special_tokens use_thumbnail"
+    " vision_start_token_id vision_end_token_id language_model_only ";
 static const char *const OTHER_PARTS[] = {"vision_tower",
                                           "vision_model",
                                           "multi_modal_projector",
                                           "model.vision_tower",
                                           "model.multi_modal_projector",
                                           "model.embed_vision",
+                                          "model.visual",
+                                          "visual",
                                           "model.audio_tower",
                                           "model.embed_audio"};
 
@@ -163,7 +166,10 @@ static Status refuse_key(const ParamSource *source, const char *object, const ch
         source->path, object ? object : "", object ? "." : "", shown, source->architecture->name);
 }
 
-static bool is_harmless_rope(const char *key, const json_t *value) {
+static bool is_harmless_rope(const ParamSource *source, const char *key, const json_t *value) {
+    const Architecture *a = source->architecture;
+    for (size_t i = 0; i < COUNT(a->ignored_rope); i++)
+        if (a->ignored_rope[i] && strcmp(a->ignored_rope[i], key) == 0) return true;
     return text_is_among(key, HARMLESS_ROPE_KEYS) ||
            (text_is_among(key, ROPE_FACTORS) && json_is_number(value) && json_number_value(value) == 1);
 }
@@ -189,7 +195,7 @@ static Status check_object(const ParamSource *source, const char *name, const js
     json_t *value;
     bool is_rope = strncmp(name, "rope_", 5) == 0;
     json_object_foreach((json_t *)object, key, value) {
-        bool known = is_rope ? is_harmless_rope(key, value) : is_ignored(source->architecture, key);
+        bool known = is_rope ? is_harmless_rope(source, key, value) : is_ignored(source->architecture, key);
         if (known || json_is_null(value)) continue;
         if (is_rope && json_is_object(value)) { // of some layers
             char inner[96];
@@ -262,7 +268,7 @@ static bool is_of_other_part(const ParamSource *source, const char *name, char *
     return false;
 }
 
-// Whether a tensor is of a layer behind the last, and its architecture has such.
+// Whether a tensor is of a layer behind the last, and its architecture has such; or in a folder is named as what they are.
 static bool predicts_further(const ParamSource *source, int n_layers, const char *name, char *others,
                              size_t size) {
     char place[64];
@@ -275,7 +281,9 @@ static bool predicts_further(const ParamSource *source, int n_layers, const char
     else
         base = "", snprintf(place, sizeof place, "blk.%d.", n_layers);
     if (strncmp(name, base, strlen(base)) == 0) name += strlen(base);
-    if (strncmp(name, place, strlen(place)) != 0) return false;
+    const char *further = source->config ? source->architecture->further : NULL;
+    const bool named = further && strncmp(name, further, strlen(further)) == 0;
+    if (!named && strncmp(name, place, strlen(place)) != 0) return false;
     if (n == 0) snprintf(others, size, "a layer that predicts further tokens");
     return true;
 }

@@ -168,16 +168,23 @@ static Status read_activation(DecoderShape *shape, const ParamSource *source, Er
                      source->path, source_config_key(source, "hidden_act"), name);
 }
 
-static unsigned biases_of_gguf(const Checkpoint *checkpoint) {
+// Of the first layer, or where layers may recur of any, as the first that attends is another.
+static unsigned biases_of_gguf(const Checkpoint *checkpoint, int n_layers) {
     static const struct {
         const char *tensor;
         unsigned biases;
-    } SIGNS[] = {{"blk.0.attn_q.bias", BIAS_QKV},     {"blk.0.attn_qkv.bias", BIAS_QKV},
-                 {"blk.0.attn_output.bias", BIAS_O},  {"blk.0.ffn_up.bias", BIAS_FFN},
-                 {"blk.0.attn_norm.bias", BIAS_NORM}, {"output.bias", BIAS_OUTPUT}};
-    unsigned biases = 0;
-    for (size_t i = 0; i < sizeof SIGNS / sizeof *SIGNS; i++)
-        if (checkpoint_find(checkpoint, SIGNS[i].tensor) != NULL) biases |= SIGNS[i].biases;
+    } SIGNS[] = {{"attn_q", BIAS_QKV},
+                 {"attn_qkv", BIAS_QKV},
+                 {"attn_output", BIAS_O},
+                 {"ffn_up", BIAS_FFN},
+                 {"attn_norm", BIAS_NORM}};
+    unsigned biases = checkpoint_find(checkpoint, "output.bias") ? BIAS_OUTPUT : 0;
+    for (int l = 0; l < n_layers; l++)
+        for (size_t i = 0; i < sizeof SIGNS / sizeof *SIGNS; i++) {
+            char name[64];
+            snprintf(name, sizeof name, "blk.%d.%s.bias", l, SIGNS[i].tensor);
+            if (checkpoint_find(checkpoint, name) != NULL) biases |= SIGNS[i].biases;
+        }
     return biases;
 }
 
@@ -190,7 +197,7 @@ static Status read_biases(Model *model, const ParamSource *source, Error *error)
         if (a->qk_norm_key)
             model->qk_norm = checkpoint_find(source->checkpoint, "blk.0.attn_q_norm.weight") != NULL;
         model->tied_head = checkpoint_find(source->checkpoint, "output.weight") == NULL;
-        biases |= biases_of_gguf(source->checkpoint);
+        biases |= biases_of_gguf(source->checkpoint, a->recurs ? model->shape.n_layers : 1);
     } else {
         const Key keys[] = {{"attention_bias", NULL}, {"mlp_bias", NULL}, {"lm_head_bias", NULL}};
         const unsigned of_key[] = {a->bias_keys & (BIAS_QKV | BIAS_O), a->bias_keys & BIAS_FFN,
@@ -315,6 +322,15 @@ static Status leave_further_layers(DecoderShape *shape, const ParamSource *sourc
     return status;
 }
 
+// A GGUF file whose layers all have experts need not have the size of another feed-forward part.
+static void default_to_experts(DecoderShape *shape, const ParamSource *source) {
+    char text[KEY_SIZE];
+    const MetaValue *size =
+        checkpoint_meta(source->checkpoint, source_gguf_key(source, "expert_feed_forward_length", text));
+    if (size && size->type == META_INTEGER && size->integer > 0 && size->integer <= MAX_INTERMEDIATE)
+        shape->intermediate_size = (int)size->integer;
+}
+
 Status model_read_shape(Model *model, const ParamSource *source, Error *error) {
     DecoderShape *shape = &model->shape;
     const Architecture *a = source->architecture;
@@ -323,6 +339,8 @@ Status model_read_shape(Model *model, const ParamSource *source, Error *error) {
         bool is_intermediate = SIZES[i].offset == SHAPE(intermediate_size); // the last: hidden_size is known
         if (is_intermediate && a->ffn_ratio * (int64_t)shape->hidden_size <= MAX_INTERMEDIATE)
             shape->intermediate_size = a->ffn_ratio * shape->hidden_size;
+        if (is_intermediate && !source->config && a->experts.there && a->experts.layers == EXPERTS_IN_ALL)
+            default_to_experts(shape, source);
         status = read_size(shape, source, &SIZES[i], error);
     }
     if (!status) status = leave_further_layers(shape, source, error);

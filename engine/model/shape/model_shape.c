@@ -17,6 +17,12 @@ typedef struct NamedConvolution {
     int attending[16];
 } NamedConvolution;
 
+// Layers that recur, all but every interval-th, which attends behind a gate and turns a part of its heads.
+typedef struct NamedDelta {
+    DeltaRule rule;
+    int interval, rotary_dim;
+} NamedDelta;
+
 typedef struct NamedShape {
     const char *name;
     int n_layers, hidden_size, n_heads, n_kv_heads, head_dim, intermediate_size, vocab_size;
@@ -27,6 +33,7 @@ typedef struct NamedShape {
     bool gpt_oss;                        // biases, and its own activation
     const NamedLatent *latent;           // NULL: none
     const NamedConvolution *convolution; // likewise
+    const NamedDelta *delta;             // likewise
 } NamedShape;
 
 // From the models' own config.json.
@@ -34,22 +41,25 @@ static const NamedLatent DEEPSEEK_V2_LITE = {{512, 0, 128, 128, 1e-6f}, 64, 2816
                          GLM_47_FLASH = {{512, 768, 192, 256, 1e-6f}, 64, 1536, 10240};
 
 static const NamedConvolution LFM2_12B = {3, 6, {2, 5, 8, 10, 12, 14}};
+static const NamedDelta QWEN35_4B = {{16, 32, 128, 128, 4, false}, 4, 64};
 
 static const NamedShape SHAPES[] = {
-    {"llama2-7b", 32, 4096, 32, 32, 128, 11008, 32000, 1e4, 4096, false, 0, 0, false, NULL, NULL},
-    {"llama3.1-8b", 32, 4096, 32, 8, 128, 14336, 128256, 5e5, 131072, false, 0, 0, false, NULL, NULL},
-    {"llama3-70b", 80, 8192, 64, 8, 128, 28672, 128256, 5e5, 8192, false, 0, 0, false, NULL, NULL},
-    {"llama3.2-1b", 16, 2048, 32, 8, 64, 8192, 128256, 5e5, 131072, true, 0, 0, false, NULL, NULL},
-    {"tinyllama-1.1b", 22, 2048, 32, 4, 64, 5632, 32000, 1e4, 2048, false, 0, 0, false, NULL, NULL},
-    {"smollm2-135m", 30, 576, 9, 3, 64, 1536, 49152, 1e5, 8192, true, 0, 0, false, NULL, NULL},
-    {"mixtral-8x7b", 32, 4096, 32, 8, 128, 14336, 32000, 1e6, 32768, false, 8, 2, false, NULL, NULL},
-    {"qwen3-30b-a3b", 48, 2048, 32, 4, 128, 768, 151936, 1e6, 40960, false, 128, 8, false, NULL, NULL},
-    {"gpt-oss-20b", 24, 2880, 64, 8, 64, 2880, 201088, 15e4, 131072, false, 32, 4, true, NULL, NULL},
+    {"llama2-7b", 32, 4096, 32, 32, 128, 11008, 32000, 1e4, 4096, false, 0, 0, false, NULL, NULL, NULL},
+    {"llama3.1-8b", 32, 4096, 32, 8, 128, 14336, 128256, 5e5, 131072, false, 0, 0, false, NULL, NULL, NULL},
+    {"llama3-70b", 80, 8192, 64, 8, 128, 28672, 128256, 5e5, 8192, false, 0, 0, false, NULL, NULL, NULL},
+    {"llama3.2-1b", 16, 2048, 32, 8, 64, 8192, 128256, 5e5, 131072, true, 0, 0, false, NULL, NULL, NULL},
+    {"tinyllama-1.1b", 22, 2048, 32, 4, 64, 5632, 32000, 1e4, 2048, false, 0, 0, false, NULL, NULL, NULL},
+    {"smollm2-135m", 30, 576, 9, 3, 64, 1536, 49152, 1e5, 8192, true, 0, 0, false, NULL, NULL, NULL},
+    {"mixtral-8x7b", 32, 4096, 32, 8, 128, 14336, 32000, 1e6, 32768, false, 8, 2, false, NULL, NULL, NULL},
+    {"qwen3-30b-a3b", 48, 2048, 32, 4, 128, 768, 151936, 1e6, 40960, false, 128, 8, false, NULL, NULL, NULL},
+    {"gpt-oss-20b", 24, 2880, 64, 8, 64, 2880, 201088, 15e4, 131072, false, 32, 4, true, NULL, NULL, NULL},
     {"deepseek-v2-lite", 27, 2048, 16, 1, 576, 1408, 102400, 1e4, 163840, false, 64, 6, false,
-     &DEEPSEEK_V2_LITE, NULL},
+     &DEEPSEEK_V2_LITE, NULL, NULL},
     {"glm-4.7-flash", 47, 2048, 20, 1, 576, 1536, 154880, 1e6, 202752, false, 64, 4, false, &GLM_47_FLASH,
-     NULL},
-    {"lfm2-1.2b", 16, 2048, 32, 8, 64, 8192, 65536, 1e6, 128000, true, 0, 0, false, NULL, &LFM2_12B},
+     NULL, NULL},
+    {"lfm2-1.2b", 16, 2048, 32, 8, 64, 8192, 65536, 1e6, 128000, true, 0, 0, false, NULL, &LFM2_12B, NULL},
+    {"qwen3.5-4b", 32, 2560, 16, 4, 256, 9216, 248320, 1e7, 262144, true, 0, 0, false, NULL, NULL,
+     &QWEN35_4B},
 };
 
 static const NamedShape *find(const char *name) {
@@ -79,6 +89,7 @@ static void make_latent(Model *m, DType type, LayerWeights *w) {
     w->latent_norm = made_up(m, DTYPE_F32, 1, l->rank);
     w->k_up = made_up(m, plain, (int64_t)s->n_heads * l->rank, l->plain_dim);
     w->v_up = made_up(m, plain, (int64_t)s->n_heads * l->value_dim, l->rank);
+    w->wo = made_up(m, type, s->hidden_size, decoder_attended_width(s));
 }
 
 static void make_heads(Model *m, DType type, LayerWeights *w) {
@@ -88,7 +99,26 @@ static void make_heads(Model *m, DType type, LayerWeights *w) {
     w->wq = made_up(m, type, q, s->hidden_size);
     w->wk = made_up(m, type, kv, s->hidden_size);
     w->wv = made_up(m, type, kv, s->hidden_size);
+    w->wo = made_up(m, type, s->hidden_size, q);
     if (heads.convolves) w->conv = made_up(m, DTYPE_F32, 1, (int64_t)s->hidden_size * s->convolution.taps);
+    if (s->delta.n_value_heads > 0) w->attn_gate = made_up(m, type, q, s->hidden_size);
+}
+
+static void make_delta(Model *m, DType type, LayerWeights *w) {
+    const DeltaRule *d = &m->shape.delta;
+    const int64_t hidden = m->shape.hidden_size, keys = (int64_t)d->n_key_heads * d->key_dim,
+                  values = delta_width(d);
+    w->wq = made_up(m, type, keys, hidden);
+    w->wk = made_up(m, type, keys, hidden);
+    w->wv = made_up(m, type, values, hidden);
+    w->attn_gate = made_up(m, type, values, hidden);
+    w->wo = made_up(m, type, hidden, values);
+    w->w_beta = made_up(m, DTYPE_BF16, d->n_value_heads, hidden);
+    w->w_decay = made_up(m, DTYPE_BF16, d->n_value_heads, hidden);
+    w->conv = made_up(m, DTYPE_F32, 1, delta_channels(d) * d->taps);
+    w->decay_rate = made_up(m, DTYPE_F32, 1, d->n_value_heads);
+    w->decay_bias = made_up(m, DTYPE_F32, 1, d->n_value_heads);
+    w->state_norm = made_up(m, DTYPE_F32, 1, d->value_dim);
 }
 
 static void make_layer(Model *m, DType type, bool dense, LayerWeights *w) {
@@ -98,9 +128,10 @@ static void make_layer(Model *m, DType type, bool dense, LayerWeights *w) {
     w->ffn_norm = made_up(m, DTYPE_F32, 1, s->hidden_size);
     if (s->latent.rank > 0)
         make_latent(m, type, w);
+    else if (layer_heads(s, w->index).recurs)
+        make_delta(m, type, w);
     else
         make_heads(m, type, w);
-    w->wo = made_up(m, type, s->hidden_size, decoder_attended_width(s));
     const int64_t n = dense ? 1 : s->experts.n, wide = dense ? s->intermediate_size : s->experts.size;
     const DType held = !dense && type == DTYPE_W8 ? DTYPE_Q8_0 : type; // as conversion.c has it
     w->w_gate = made_up(m, held, n * wide, s->hidden_size);
@@ -127,33 +158,56 @@ static void make_biases(Model *m, LayerWeights *w) {
 }
 
 static void make_rope(Model *m, const NamedShape *named) {
-    const int n = named->latent ? named->latent->rotary_dim : named->head_dim;
+    const int n = named->latent  ? named->latent->rotary_dim
+                  : named->delta ? named->delta->rotary_dim
+                                 : named->head_dim;
     for (int i = 0; i < n / 2; i++) m->inv_freq[i] = pow(named->rope_base, -2.0 * i / n);
     m->shape.rope = (Rope){.kind = ROPE_HALF_SPLIT, .rotary_dim = n, .inv_freq = m->inv_freq, .magnitude = 1};
     m->rope_base = named->rope_base;
     m->rope_factor = m->residual_scale = 1;
 }
 
-static Status make_convolutions(Model *m, const NamedConvolution *named, Error *error) {
+// Layers of different kinds, which attend until they are told otherwise.
+static Status make_kinds(Model *m, Error *error) {
     DecoderShape *s = &m->shape;
-    if (!named) return STATUS_OK;
     m->layer_heads = calloc((size_t)s->n_layers, sizeof *m->layer_heads);
     m->layer_ropes = calloc((size_t)s->n_layers, sizeof *m->layer_ropes);
     if (!m->layer_heads || !m->layer_ropes)
         return error_set(error, STATUS_MEMORY, "no memory for a model of %d layers", s->n_layers);
-    for (int l = 0; l < s->n_layers; l++) {
-        m->layer_heads[l] = (LayerHeads){
-            .n_kv_heads = s->n_heads / 2, .head_dim = s->head_dim, .lender = l, .convolves = true};
-        m->layer_ropes[l] = -1;
-    }
-    for (int i = 0; i < named->n_attending; i++) {
-        m->layer_heads[named->attending[i]] =
-            (LayerHeads){.n_kv_heads = s->n_kv_heads, .head_dim = s->head_dim, .lender = named->attending[i]};
-        m->layer_ropes[named->attending[i]] = 0;
-    }
-    s->convolution.taps = named->taps;
+    for (int l = 0; l < s->n_layers; l++)
+        m->layer_heads[l] = (LayerHeads){.n_kv_heads = s->n_kv_heads, .head_dim = s->head_dim, .lender = l};
     s->heads_of_layers = m->layer_heads, s->rope.of_layers = m->layer_ropes;
     m->usual_intermediate = s->intermediate_size;
+    return STATUS_OK;
+}
+
+static Status make_convolutions(Model *m, const NamedConvolution *named, Error *error) {
+    DecoderShape *s = &m->shape;
+    if (!named) return STATUS_OK;
+    const Status status = make_kinds(m, error);
+    if (status) return status;
+    for (int l = 0, i = 0; l < s->n_layers; l++) {
+        const bool attends = i < named->n_attending && named->attending[i] == l;
+        if (attends)
+            i++;
+        else
+            m->layer_heads[l].convolves = true, m->layer_heads[l].n_kv_heads = s->n_heads / 2;
+        m->layer_ropes[l] = attends ? 0 : -1;
+    }
+    s->convolution.taps = named->taps;
+    return STATUS_OK;
+}
+
+static Status make_recurring(Model *m, const NamedDelta *named, Error *error) {
+    DecoderShape *s = &m->shape;
+    if (!named) return STATUS_OK;
+    const Status status = make_kinds(m, error);
+    if (status) return status;
+    for (int l = 0; l < s->n_layers; l++) {
+        m->layer_heads[l].recurs = (l + 1) % named->interval != 0;
+        m->layer_ropes[l] = m->layer_heads[l].recurs ? -1 : 0;
+    }
+    s->delta = named->rule;
     return STATUS_OK;
 }
 
@@ -207,7 +261,8 @@ Status model_of_shape(const char *name, DType type, DType head, Model **out, Err
         m->shape.experts.shared_size = named->latent->shared_size;
         m->shape.attention_scale = 1 / sqrtf((float)(latent->plain_dim + named->latent->rotary_dim));
     }
-    const Status status = make_convolutions(m, named->convolution, error);
+    Status status = make_convolutions(m, named->convolution, error);
+    if (!status) status = make_recurring(m, named->delta, error);
     if (status) {
         model_close(m);
         return status;

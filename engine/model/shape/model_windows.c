@@ -178,6 +178,7 @@ Status model_read_windows(Model *model, const ParamSource *source, Error *error)
     if (!model->attention_windows) return error_set(error, STATUS_MEMORY, "%s: out of memory", source->path);
     if (source->architecture->window_rule == WINDOW_CHUNKS) return STATUS_OK; // model_read_layer_ropes()
     if (source->architecture->convolves) return STATUS_OK;                    // model_read_convolution()
+    if (source->architecture->recurs) return STATUS_OK;                       // model_read_delta()
     // null in config.json means none; an absent key means the configuration class's default.
     bool said = !source->config || json_object_get(source->config, "sliding_window") != NULL;
     int64_t window = said ? 0 : source->architecture->default_window;

@@ -96,17 +96,18 @@ static int64_t dim_size(const Reader *r, Dim dim) {
     const LayerHeads heads = layer_heads(shape, r->layer);
     const int64_t q = shape->latent.rank > 0 ? decoder_query_width(shape)
                                              : (int64_t)shape->n_heads * heads.head_dim,
-                  kv = (int64_t)heads.n_kv_heads * heads.head_dim;
+                  kv = (int64_t)heads.n_kv_heads * heads.head_dim,
+                  gates = r->architecture->query_gates ? q : 0;
     const bool usual = shape->heads_of_layers && heads.lender == r->layer;
     switch (dim) {
     case DIM_HIDDEN:
         return shape->hidden_size;
     case DIM_Q:
-        return q;
+        return q + gates;
     case DIM_KV:
         return kv;
     case DIM_QKV:
-        return q + 2 * kv;
+        return q + gates + 2 * kv;
     case DIM_Q_NORM:
         return r->architecture->qk_norm_rows ? q : heads.head_dim;
     case DIM_K_NORM:
@@ -153,13 +154,16 @@ static bool has_from_elsewhere(const Reader *r, Module module) {
            (module == MODULE_V && model->same_values && model->attention_windows[r->layer] == 0);
 }
 
-// A layer that convolves has neither heads nor their norms.
+// A layer that convolves or recurs has neither heads nor their norms.
 static bool convolves(const Reader *r) {
     return r->model->layer_heads && r->model->layer_heads[r->layer].convolves;
 }
+static bool recurs(const Reader *r) {
+    return r->model->layer_heads && r->model->layer_heads[r->layer].recurs;
+}
 
 static bool is_present(const Reader *r, Module module) {
-    if (convolves(r) && module >= MODULE_Q && module <= MODULE_O) return false;
+    if ((convolves(r) || recurs(r)) && module >= MODULE_Q && module <= MODULE_O) return false;
     if (!convolves(r) && module >= MODULE_CONV_IN && module <= MODULE_CONV_OUT) return false;
     if (is_of_tokens(module) && r->model->shape.token_size == 0) return false;
     if (has_from_elsewhere(r, module)) return false;
@@ -299,6 +303,7 @@ static Status read_layer(const Reader *all, int index, Error *error) {
             status = take_module(r, &LAYER_WEIGHTS[i], index, layer, error);
     if (!status && r->model->shape.latent.rank > 0) status = take_latent(r, index, error);
     if (!status && convolves(r)) status = model_take_convolution(r->model, r->source, index, error);
+    if (!status && recurs(r)) status = model_take_delta(r->model, r->source, index, error);
     if (!status && r->model->same_values && r->model->attention_windows[index] == 0 && !layer->wv.data)
         layer->wv = layer->wk;
     if (!status && r->model->layer_heads) leave_borrowed(r, index);
@@ -309,6 +314,8 @@ static Status read_layer(const Reader *all, int index, Error *error) {
     if (!status) status = model_take_sinks(r->model, r->source, index, error);
     if (!status && is_present(r, MODULE_QKV))
         status = model_split_qkv(r->model, r->source, index, dim_size(r, DIM_Q), dim_size(r, DIM_KV), error);
+    if (!status && r->architecture->query_gates && !recurs(r))
+        status = model_split_gates(r->model, index, error);
     if (!status && !experts && is_present(r, MODULE_GATE_UP))
         model_split_gate_up(layer, dim_size(r, DIM_INTERMEDIATE));
     if (!is_present(r, MODULE_FFN_NORM)) { // one norm for both
@@ -318,11 +325,12 @@ static Status read_layer(const Reader *all, int index, Error *error) {
     return status;
 }
 
-// Whether a GGUF file has q, k and v in one, in the layers that have them.
+// Whether a GGUF file has q, k and v in one, in the layers that have them: those that recur have others by that name.
 static bool is_fused(const Model *model, const ParamSource *source) {
     bool fused = false;
     for (int layer = 0; layer < model->shape.n_layers && !source->config && !fused; layer++)
-        fused = model_find_tensor(source, MODULE_QKV, layer, "weight") != NULL;
+        fused = !layer_heads(&model->shape, layer).recurs &&
+                model_find_tensor(source, MODULE_QKV, layer, "weight") != NULL;
     return fused;
 }
 
