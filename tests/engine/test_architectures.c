@@ -205,6 +205,7 @@ static void the_table_is_what_a_run_finds(void **state) {
     note_folder(&table, "experts");
     note_folder(&table, "latent");
     note_folder(&table, "convolution");
+    note_folder(&table, "delta");
     FILE *made = open_memstream(&text, &size);
     assert_non_null(made);
     write_table(made, &table);

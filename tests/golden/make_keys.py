@@ -11,10 +11,11 @@ default.json has the configurations as the classes write them: to_dict() of tran
 back (torch_dtype, rope_scaling, rope_theta), the style of transformers 4.
 
 dense_keys.json, dense_keys.logits and dense_default.json are the same for the models of make_dense.py, experts_… for those
-of make_experts.py, latent_… for those of make_latent.py, convolution_… for those of make_convolution.py.
+of make_experts.py, latent_… for those of make_latent.py, convolution_… for those of make_convolution.py, delta_… for those of
+make_delta.py.
 
-usage: make_keys.py [first|dense|experts|latent|convolution]   (needs numpy, torch, transformers; run it after make_models.py, make_architectures.py, make_dense.py,
-make_experts.py, make_latent.py, make_convolution.py)
+usage: make_keys.py [first|dense|experts|latent|convolution|delta]   (needs numpy, torch, transformers; run it after make_models.py, make_architectures.py, make_dense.py,
+make_experts.py, make_latent.py, make_convolution.py, make_delta.py)
 """
 import json
 import os
@@ -46,6 +47,8 @@ EXPERTS = {name: f"experts/{name}" for name in ("mixtral", "qwen3_moe", "qwen2_m
 LATENT = {name: f"latent/{name}" for name in ("deepseek_v2", "deepseek_v3", "glm4_moe_lite")}
 # Of make_convolution.py, likewise.
 CONVOLUTION = {name: f"convolution/{name}" for name in ("lfm2", "lfm2-own", "lfm2_moe")}
+# Of make_delta.py, likewise.
+DELTA = {name: f"delta/{name}" for name in ("qwen3_next", "qwen3_next-apart", "qwen3_5", "qwen3_5_moe")}
 GONE = "absent" # of a key that is taken out
 FULL, SLIDING = "full_attention", "sliding_attention"
 YARN = dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=16)
@@ -331,6 +334,49 @@ OWN.update({
                                   (dict(routed_scaling_factor=0.5), True), (dict(routed_scaling_factor=GONE), True),
                                   (dict(num_experts=4), False), (dict(moe_intermediate_size=8), False)],
 })
+LINEAR_KIND = "linear_attention"
+PART = dict(rope_type="default", rope_theta=20000.0, partial_rotary_factor=0.25)
+STATES = [ # of layers that recur
+    (dict(linear_num_key_heads=1), False), (dict(linear_num_key_heads=3), False), (dict(linear_num_key_heads=0), False),
+    (dict(linear_num_value_heads=2), False), (dict(linear_num_value_heads=5), False), (dict(linear_key_head_dim=4), False),
+    (dict(linear_value_head_dim=8), False), (dict(linear_key_head_dim=512), False), (dict(linear_conv_kernel_dim=2), False),
+    (dict(linear_conv_kernel_dim=9), False), (dict(linear_conv_kernel_dim=0), False), (dict(linear_num_key_heads=GONE), False),
+    (dict(linear_num_value_heads=GONE), False), (dict(linear_key_head_dim=GONE), False), (dict(linear_num_key_heads=None), False),
+    (dict(attn_output_gate=True), True), (dict(attn_output_gate=False), None), (dict(attn_output_gate=GONE), True),
+    (dict(output_gate_type="swish"), True), (dict(output_gate_type="sigmoid"), None), (dict(mamba_ssm_dtype="float32"), True),
+    (dict(mtp_num_hidden_layers=1, mtp_use_dedicated_embeddings=False), True), (dict(hidden_act="gelu"), None), (dict(hidden_act=GONE), True),
+    (dict(head_dim=8), False), (dict(head_dim=GONE), False), (dict(head_dim=None), None), (dict(rms_norm_eps=0.3), True),
+    (dict(use_sliding_window=True, sliding_window=5), None), (dict(use_sliding_window=False), True), (dict(sliding_window=5), None),
+    (dict(rope_parameters=dict(PART, rope_theta=300.0)), True), (dict(rope_parameters=dict(PART, partial_rotary_factor=0.5)), True),
+    (dict(rope_parameters=dict(rope_type="default", rope_theta=20000.0), partial_rotary_factor=GONE), True),
+    (dict(rope_parameters=dict(rope_type="default", rope_theta=20000.0), partial_rotary_factor=1.0), True),
+    (dict(rope_parameters=dict(PART, mrope_interleaved=True, mrope_section=[1, 1, 0])), None),
+    (dict(rope_parameters=dict(PART, rope_type="yarn", factor=4.0, original_max_position_embeddings=16)), None),
+    (dict(rope_parameters=dict(PART, something=3)), None), (dict(rope_parameters=GONE), None), (dict(full_attention_interval=0), None),
+    (dict(mrope_section=[1, 1, 0]), None)]
+OWN.update({
+    "qwen3_next": FURTHER + STATES + [(dict(layer_types=[LINEAR_KIND] * 4), False), (dict(layer_types=[FULL, LINEAR_KIND]), False),
+                                      (dict(layer_types=[LINEAR_KIND, "other", LINEAR_KIND, LINEAR_KIND]), False),
+                                      (dict(layer_types=GONE), False), (dict(full_attention_interval=3), True), (dict(norm_topk_prob=False), True),
+                                      (dict(norm_topk_prob=GONE), True), (dict(mlp_only_layers=[1]), False), (dict(decoder_sparse_step=2), False),
+                                      (dict(mlp_only_layers=GONE, decoder_sparse_step=GONE), True), (dict(num_experts_per_tok=3), True),
+                                      (dict(moe_intermediate_size=8), False), (dict(shared_expert_intermediate_size=16), False),
+                                      (dict(attention_bias=True), False), (dict(intermediate_size=77), True)],
+    "qwen3_next-apart": FURTHER + STATES + [(dict(full_attention_interval=3), False), (dict(full_attention_interval=GONE), False),
+                                            (dict(layer_types=[LINEAR_KIND, FULL, LINEAR_KIND]), True),
+                                            (dict(layer_types=[LINEAR_KIND, FULL, LINEAR_KIND], full_attention_interval=GONE), True),
+                                            (dict(norm_topk_prob=True), True), (dict(mlp_only_layers=[]), False),
+                                            (dict(partial_rotary_factor=0.25), True), (dict(partial_rotary_factor=GONE), True),
+                                            (dict(attention_bias=False), False), (dict(rope_scaling=dict(LINEAR)), None)],
+    "qwen3_5": STATES + [(dict(layer_types=GONE), False), (dict(layer_types=[LINEAR_KIND, LINEAR_KIND, FULL]), False),
+                         (dict(layer_types=GONE, full_attention_interval=3), True), (dict(full_attention_interval=GONE), True),
+                         (dict(layer_types=[SLIDING, LINEAR_KIND, FULL, LINEAR_KIND]), False), (dict(mlp_only_layers=[]), True),
+                         (dict(num_experts=0), None), (dict(attention_bias=True), False)],
+    "qwen3_5_moe": FURTHER + STATES + [(dict(norm_topk_prob=True), True), (dict(norm_topk_prob=False), None), (dict(mlp_only_layers=[]), True),
+                                       (dict(mlp_only_layers=[0]), None), (dict(decoder_sparse_step=1), True), (dict(decoder_sparse_step=2), None),
+                                       (dict(intermediate_size=77), True), (dict(num_experts=5), False), (dict(num_experts_per_tok=3), True),
+                                       (dict(shared_expert_intermediate_size=GONE), None)],
+})
 CHUNKED = "chunked_attention"
 LONG_MSCALE = dict(type="longrope", short_factor=[1.0, 1.05, 1.1, 1.2, 1.5, 1.9], long_factor=[1.1, 1.6, 2.9, 4.3, 5.1, 6.7],
                    original_max_position_embeddings=100)
@@ -405,7 +451,7 @@ NOT_ROTARY = ("phi3", "gptj", "gpt_neox", "opt", "bloom", "mpt")
 
 
 def rows_of(kind):
-    return EVERY + (ROTARY if kind not in NOT_ROTARY and kind not in DENSE and kind not in EXPERTS and kind not in LATENT and kind not in CONVOLUTION else []) + OWN[kind]
+    return EVERY + (ROTARY if kind not in NOT_ROTARY and kind not in DENSE and kind not in EXPERTS and kind not in LATENT and kind not in CONVOLUTION and kind not in DELTA else []) + OWN[kind]
 
 
 def logits_of(folder, ids):
@@ -505,12 +551,13 @@ def main():
     torch.set_num_threads(1)
     dense = sorted({"gemma3_text" if name.startswith("gemma3") else "gemma4_text" if name.startswith("gemma4") else "hunyuan_v1_dense" if name == "hunyuan" else name.split("-")[0] for name in DENSE})
     for name, models, kinds in (("", MODELS, MODELS), ("dense_", DENSE, dense), ("experts_", EXPERTS, ["llama4_text" if name == "llama4" else name for name in EXPERTS]),
-                                ("latent_", LATENT, LATENT), ("convolution_", CONVOLUTION, ["lfm2", "lfm2_moe"])):
+                                ("latent_", LATENT, LATENT), ("convolution_", CONVOLUTION, ["lfm2", "lfm2_moe"]),
+                                ("delta_", DELTA, ["qwen3_next", "qwen3_5_text", "qwen3_5_moe_text"])):
         if not wanted or (name or "first").rstrip("_") in wanted:
             write_set(name, models, kinds)
     with open(os.path.join(OUT, "PROVENANCE.txt"), "w") as f:
         f.write("Made by tests/golden/make_keys.py with\nPython %s, numpy %s, torch %s, transformers %s.\nThe weights are "
-                "those of tests/golden/models, tests/golden/architectures, tests/golden/dense, tests/golden/experts, tests/golden/latent and\ntests/golden/convolution.\n"
+                "those of tests/golden/models, tests/golden/architectures, tests/golden/dense, tests/golden/experts, tests/golden/latent,\ntests/golden/convolution and tests/golden/delta.\n"
                 % (sys.version.split()[0], np.__version__, torch.__version__, transformers.__version__))
 
 

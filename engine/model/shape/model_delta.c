@@ -83,38 +83,43 @@ static const struct {
     {{"linear_conv_kernel_dim", "ssm.conv_kernel"}, offsetof(DeltaRule, taps), CONVOLUTION_MOST_TAPS, 4},
 };
 
+static Status refuse_size(const ParamSource *source, const char *key, int64_t value, int most, Error *error) {
+    const char *own = source->config ? "" : source->architecture->gguf, *dot = source->config ? "" : ".";
+    if (value == INT64_MIN)
+        return error_set(error, STATUS_FILE, "%s: %s%s%s is missing", source->path, own, dot, key);
+    return error_set(error, STATUS_UNSUPPORTED, "%s: %s%s%s is %lld; palaver runs 1 to %d", source->path, own,
+                     dot, key, (long long)value, most);
+}
+
 // In GGUF the values of all heads have one size.
 static Status read_gguf_values(DeltaRule *d, const ParamSource *source, Error *error) {
-    int64_t inner = 0;
-    Status status = param_integer(source, (Key){NULL, "ssm.inner_size"}, &inner, error);
+    static const char INNER[] = "ssm.inner_size";
+    const int n = d->n_value_heads;
+    int64_t inner = INT64_MIN;
+    Status status = param_integer(source, (Key){NULL, INNER}, &inner, error);
     if (status) return status;
-    if (inner < 1 || inner % d->n_value_heads != 0 || inner / d->n_value_heads > MOST_DIM)
-        return error_set(error, STATUS_UNSUPPORTED,
-                         "%s: %s.ssm.inner_size is %lld, for %d heads of values (ssm.time_step_rank); "
-                         "palaver runs 1 to %d elements for each",
-                         source->path, source->architecture->gguf, (long long)inner, d->n_value_heads,
-                         MOST_DIM);
-    d->value_dim = (int)(inner / d->n_value_heads);
+    if (inner < 1 || inner > (int64_t)n * MOST_DIM)
+        return refuse_size(source, INNER, inner, n * MOST_DIM, error);
+    if (inner % n != 0)
+        return error_set(error, STATUS_FILE, "%s: %s.%s is %lld, for %d heads of values (%s)", source->path,
+                         source->architecture->gguf, INNER, (long long)inner, n, SIZES[1].key.gguf);
+    d->value_dim = (int)(inner / n);
     return STATUS_OK;
 }
 
 static Status read_sizes(DeltaRule *d, const ParamSource *source, Error *error) {
-    for (size_t i = 0; i < sizeof SIZES / sizeof *SIZES; i++) {
-        const bool told = source->config || SIZES[i].key.gguf;
-        int64_t value = source->config ? SIZES[i].usual : 0;
-        Status status = param_integer(source, SIZES[i].key, &value, error);
-        if (status) return status;
-        if (told && (value < 1 || value > SIZES[i].most))
-            return error_set(error, STATUS_UNSUPPORTED, "%s: %s%s%s is %lld; palaver runs 1 to %d",
-                             source->path, source->config ? "" : source->architecture->gguf,
-                             source->config ? "" : ".", source->config ? SIZES[i].key.hf : SIZES[i].key.gguf,
-                             (long long)value, SIZES[i].most);
-        *(int *)(void *)((char *)d + SIZES[i].offset) = (int)value;
+    Status status = STATUS_OK;
+    for (size_t i = 0; i < sizeof SIZES / sizeof *SIZES && !status; i++) {
+        const char *key = source->config ? SIZES[i].key.hf : SIZES[i].key.gguf;
+        int64_t value = source->config ? SIZES[i].usual : INT64_MIN;
+        if (!key) continue;
+        status = param_integer(source, SIZES[i].key, &value, error);
+        if (!status && (value < 1 || value > SIZES[i].most))
+            status = refuse_size(source, key, value, SIZES[i].most, error);
+        if (!status) *(int *)(void *)((char *)d + SIZES[i].offset) = (int)value;
     }
-    if (!source->config) {
-        Status status = read_gguf_values(d, source, error);
-        if (status) return status;
-    }
+    if (!status && !source->config) status = read_gguf_values(d, source, error);
+    if (status) return status;
     if (d->n_value_heads % d->n_key_heads != 0)
         return error_set(error, STATUS_UNSUPPORTED,
                          "%s: %d heads of values (%s) cannot share %d of keys (%s) evenly", source->path,
@@ -153,7 +158,7 @@ static Status check_sections(const Model *model, const ParamSource *source, Erro
 
 Status model_read_delta(Model *model, const ParamSource *source, Error *error) {
     DecoderShape *s = &model->shape;
-    bool some = false;
+    bool some = false, all = true;
     if (!source->architecture->recurs) return STATUS_OK;
     DeltaRule delta = {0};
     LayerHeads *heads = calloc((size_t)s->n_layers, sizeof *heads);
@@ -165,7 +170,11 @@ Status model_read_delta(Model *model, const ParamSource *source, Error *error) {
                                 : kinds_from_gguf(model, source, heads, error);
     if (!status) status = read_sizes(&delta, source, error);
     if (!status) status = check_sections(model, source, error);
-    for (int l = 0; l < s->n_layers && !status; l++) some |= heads[l].recurs;
+    for (int l = 0; l < s->n_layers && !status; l++) some |= heads[l].recurs, all &= heads[l].recurs;
+    if (!status && all)
+        status = error_set(error, STATUS_UNSUPPORTED,
+                           "%s: none of %d layers attends; palaver runs models of which one does",
+                           source->path, s->n_layers);
     if (status || !some) { // where all attend they are alike
         free(heads), free(ropes);
         return status;

@@ -28,6 +28,8 @@ static const Whole WHOLES[] = {
     {GOLDEN_DENSE, "gemma4-e", "gemma4", "Gemma4ForConditionalGeneration", true},
     {GOLDEN_DENSE, "gemma4-moe", "gemma4", "Gemma4ForConditionalGeneration", true},
     {GOLDEN_CONVOLUTION, "lfm2", "lfm2_vl", "Lfm2VlForConditionalGeneration", true},
+    {GOLDEN_DELTA, "qwen3_5", "qwen3_5", "Qwen3_5ForConditionalGeneration", true},
+    {GOLDEN_DELTA, "qwen3_5_moe", "qwen3_5_moe", "Qwen3_5MoeForConditionalGeneration", true},
 };
 
 // "model.layers.0.…" as a part of a whole.
@@ -129,6 +131,28 @@ static void the_text_is_a_model_by_itself(void **state) {
     }
 }
 
+// Parts that do not write text, and what predicts further tokens, in a folder without a number of a layer.
+static void other_parts_are_named(void **state) {
+    (void)state;
+    static const struct {
+        const char *text, *further, *parts;
+    } CASES[] = {
+        {"qwen3_5", "model.visual.norm.weight", "visual"},
+        {"qwen3_5", "mtp.norm.weight", "a layer that predicts further tokens"},
+        {"qwen3_5_moe", "mtp.layers.0.input_layernorm.weight", "a layer that predicts further tokens"}};
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+        const Whole *w = WHOLES;
+        while (strcmp(w->text, CASES[i].text) != 0) w++;
+        char *folder = whole_folder(w, NULL, CASES[i].further);
+        Model *model = NULL;
+        Error error = {0};
+        if (model_open(folder, &model, &error)) fail_msg("%s", error.message);
+        assert_string_equal(model->other_parts, CASES[i].parts);
+        model_close(model);
+        folder_remove(folder);
+    }
+}
+
 static void what_is_neither_is_refused(void **state) {
     (void)state;
     static const struct {
@@ -153,6 +177,7 @@ static void what_is_neither_is_refused(void **state) {
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_text_is_a_model_by_itself),
+        cmocka_unit_test(other_parts_are_named),
         cmocka_unit_test(what_is_neither_is_refused),
     };
     return test_main("text part", argc, argv, tests);

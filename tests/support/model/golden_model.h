@@ -13,6 +13,7 @@
 #define GOLDEN_EXPERTS GOLDEN "/experts"
 #define GOLDEN_LATENT GOLDEN "/latent"
 #define GOLDEN_CONVOLUTION GOLDEN "/convolution"
+#define GOLDEN_DELTA GOLDEN "/delta"
 
 enum { GOLDEN_MAX_IDS = 64, GOLDEN_MAX_CASES = 4 };
 

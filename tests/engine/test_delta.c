@@ -1,0 +1,279 @@
+// Layers that recur and attention behind a gate (tests/golden/make_delta.py) against Hugging Face transformers in float32: the
+// logits of a text read at once, in pieces and token by token, from both kinds of files, and the tokens that it goes on with.
+#include "tests/support/files.h"
+#include "tests/support/model/golden_check.h"
+#include "tests/support/model/model_config.h"
+#include "tests/support/test.h"
+#include "engine/files/checkpoint_internal.h"
+#include "engine/model/model.h"
+
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const BOTH_LOOPS[] = {"cpu:reference", "cpu:exact", NULL};
+
+static void qwen3_next(void **state) {
+    (void)state;
+    golden_check_model(GOLDEN_DELTA, "qwen3_next", "qwen3_next", BOTH_LOOPS);
+}
+static void qwen3_next_gguf(void **state) {
+    (void)state;
+    golden_check_model(GOLDEN_DELTA, "qwen3_next.gguf", "qwen3_next", BOTH_LOOPS + 1);
+}
+// As llama.cpp's first converter left it, the rows of each key's head together.
+static void qwen3_next_gguf_of_yesterday(void **state) {
+    (void)state;
+    golden_check_model(GOLDEN_DELTA, "qwen3_next-legacy.gguf", "qwen3_next", BOTH_LOOPS + 1);
+}
+// Experts one by one and a layer without them, biases, heads of values larger than those of keys, taps over three tokens.
+static void qwen3_next_apart(void **state) {
+    (void)state;
+    golden_check_model(GOLDEN_DELTA, "qwen3_next-apart", "qwen3_next-apart", BOTH_LOOPS);
+}
+static void qwen3_5(void **state) {
+    (void)state;
+    golden_check_model(GOLDEN_DELTA, "qwen3_5", "qwen3_5", BOTH_LOOPS);
+}
+// Whose heads of values lie in turn for each key's head.
+static void qwen3_5_gguf(void **state) {
+    (void)state;
+    golden_check_model(GOLDEN_DELTA, "qwen3_5.gguf", "qwen3_5", BOTH_LOOPS + 1);
+}
+// And with a layer that predicts further tokens, which is left alone.
+static void qwen3_5_gguf_with_qkv_in_one(void **state) {
+    (void)state;
+    golden_check_model(GOLDEN_DELTA, "qwen3_5-fused.gguf", "qwen3_5", BOTH_LOOPS + 1);
+}
+// With biases, which first stand in the fourth layer, and a tied head.
+static void qwen3_5_with_as_many_values(void **state) {
+    (void)state;
+    golden_check_model(GOLDEN_DELTA, "qwen3_5-equal", "qwen3_5-equal", BOTH_LOOPS);
+    golden_check_model(GOLDEN_DELTA, "qwen3_5-equal.gguf", "qwen3_5-equal", BOTH_LOOPS + 1);
+}
+static void qwen3_5_moe(void **state) {
+    (void)state;
+    golden_check_model(GOLDEN_DELTA, "qwen3_5_moe", "qwen3_5_moe", BOTH_LOOPS);
+}
+static void qwen3_5_moe_gguf(void **state) {
+    (void)state;
+    golden_check_model(GOLDEN_DELTA, "qwen3_5_moe.gguf", "qwen3_5_moe", BOTH_LOOPS + 1);
+}
+
+static Model *opened(const char *name) {
+    char path[256];
+    Model *model = NULL;
+    Error error = {0};
+    snprintf(path, sizeof path, GOLDEN_DELTA "/%s", name);
+    if (model_open(path, &model, &error)) fail_msg("%s", error.message);
+    return model;
+}
+
+// Held in fewer bits: the gates' weights, too.
+static void weights_are_converted(void **state) {
+    (void)state;
+    static const struct {
+        const char *name;
+        WeightType type;
+        double bound;
+    } CASES[] = {{"qwen3_5", WEIGHTS_INT8, 0.05}, {"qwen3_next.gguf", WEIGHTS_F16, 1e-5}};
+    for (int i = 0; i < 2; i++) {
+        GoldenSet set;
+        Engine *engine;
+        Error error = {0};
+        const EngineOptions options = {.device = "cpu",
+                                       .n_threads = 2,
+                                       .context_size = 128,
+                                       .cache = cache_options(DTYPE_F32),
+                                       .chunk = 64,
+                                       .weights = CASES[i].type};
+        Model *model = opened(CASES[i].name);
+        if (engine_open_model(model, &options, &engine, &error)) fail_msg("%s", error.message);
+        assert_int_equal(engine_model(engine)->layers[0].attn_gate.type,
+                         CASES[i].type == WEIGHTS_INT8 ? DTYPE_W8 : DTYPE_F16);
+        if (golden_model_read(GOLDEN_DELTA, i ? "qwen3_next" : "qwen3_5", &set, &error))
+            fail_msg("%s", error.message);
+        const GoldenCase *c = &set.cases[0];
+        const size_t count = (size_t)(c->n - c->from) * (size_t)c->vocab;
+        float *logits = calloc(count, sizeof *logits);
+        if (golden_model_evaluate(engine, c, 7, logits, &error)) fail_msg("%s", error.message);
+        const double distance = golden_distance(logits, c->expected, count);
+        print_message("%s: %.2g\n", CASES[i].name, distance);
+        assert_true(distance <= CASES[i].bound);
+        free(logits);
+        engine_close(engine);
+        golden_model_free(&set);
+    }
+}
+
+// ---- what files say ------------------------------------------------------------------------------------------------
+
+static void both_kinds_of_files_say_the_same(void **state) {
+    (void)state;
+    static const char *const NAMES[] = {"qwen3_next", "qwen3_next.gguf", "qwen3_5", "qwen3_5.gguf"};
+    for (int i = 0; i < 4; i++) {
+        Model *model = opened(NAMES[i]);
+        const DecoderShape *s = &model->shape;
+        const DeltaRule *d = &s->delta;
+        assert_int_equal(d->n_key_heads, 2);
+        assert_int_equal(d->n_value_heads, 4);
+        assert_int_equal(d->key_dim, 16);
+        assert_int_equal(d->value_dim, 16);
+        assert_int_equal(d->taps, 4);
+        assert_int_equal(d->keys_alternate, i == 3);
+        assert_int_equal(decoder_recurring(s), 3);
+        for (int l = 0; l < s->n_layers; l++) {
+            const LayerHeads heads = layer_heads(s, l);
+            const LayerWeights *w = &model->layers[l];
+            assert_int_equal(heads.recurs, l != (i < 2 ? 1 : 2));
+            assert_int_equal(heads.n_kv_heads, 2);
+            assert_int_equal(heads.lender, l);
+            assert_int_equal(s->rope.of_layers[l], heads.recurs ? -1 : 0);
+            assert_int_equal(w->attn_gate.rows, 64);
+            assert_int_equal(w->decay_rate.data != NULL, heads.recurs);
+            assert_int_equal(w->q_norm.data != NULL, !heads.recurs);
+        }
+        model_close(model);
+    }
+}
+
+// The folder's config.json with changes.
+static void a_config_that_cannot_be_is_refused(void **state) {
+    (void)state;
+    static const struct {
+        const char *changes, *fragment;
+    } CASES[] = {
+        {"{\"linear_num_value_heads\": 5}",
+         "5 heads of values (linear_num_value_heads) cannot share 2 of keys (linear_num_key_heads) evenly"},
+        {"{\"linear_num_key_heads\": 0}", "linear_num_key_heads is 0; palaver runs 1 to 4096"},
+        {"{\"linear_num_key_heads\": null}", "linear_num_key_heads is null"},
+        {"{\"linear_key_head_dim\": 257}", "linear_key_head_dim is 257; palaver runs 1 to 256"},
+        {"{\"linear_value_head_dim\": -1}", "linear_value_head_dim is -1; palaver runs 1 to 256"},
+        {"{\"linear_conv_kernel_dim\": 9}", "linear_conv_kernel_dim is 9; palaver runs 1 to 8"},
+        {"{\"linear_conv_kernel_dim\": \"4\"}", "linear_conv_kernel_dim should be an integer"},
+        {"{\"hidden_act\": \"gelu\"}", "hidden_act asks for another activation"},
+        {"{\"attn_output_gate\": false}", "attn_output_gate asks for attention without a gate"},
+        {"{\"output_gate_type\": \"sigmoid\"}", "output_gate_type asks for another gate of what recurs"},
+        {"{\"use_sliding_window\": true}", "use_sliding_window asks for windows"},
+        {"{\"layer_types\": [\"linear_attention\"]}", "layer_types should name 4 layers"},
+        {"{\"layer_types\": [\"full_attention\", \"linear_attention\", \"conv\", \"linear_attention\"]}",
+         "layer_types should name 4 layers, \"linear_attention\" or \"full_attention\""},
+        {"{\"layer_types\": null, \"full_attention_interval\": 0}", "full_attention_interval is 0"},
+        {"{\"layer_types\": null, \"full_attention_interval\": 5}", "none of 4 layers attends"},
+        {"{\"rope_parameters\": {\"rope_theta\": 10000, \"mrope_width\": 3}}",
+         "does not know what rope_parameters.mrope_width means"},
+        {"{\"mrope_section\": [1, 1]}", "does not know what mrope_section means"},
+        {"{\"linear_num_heads\": 3}", "does not know what linear_num_heads means for a qwen3_5_text model"},
+    };
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+        json_t *config = json_load_file(GOLDEN_DELTA "/qwen3_5/config.json", 0, NULL),
+               *changes = json_loads(CASES[i].changes, 0, NULL);
+        json_object_update(config, changes);
+        char *text = json_dumps(config, 0);
+        Model *model = NULL;
+        Error error = {0};
+        const Status status = model_from_config(text, strlen(text), NULL, 0, &model, &error);
+        if (!status || !strstr(error.message, CASES[i].fragment))
+            fail_msg("%s: status %d, \"%s\"", CASES[i].changes, status, error.message);
+        model_close(model);
+        free(text);
+        json_decref(changes), json_decref(config);
+    }
+}
+
+// Where `text` stands in a file's bytes.
+static uint8_t *place_of(const Bytes *bytes, const char *text) {
+    const size_t n = strlen(text);
+    for (size_t i = 0; i + n <= bytes->size; i++)
+        if (memcmp(bytes->data + i, text, n) == 0) return bytes->data + i;
+    fail_msg("the file has no %s", text);
+    return NULL;
+}
+
+// A GGUF file of which a name has another last letter, or the 32-bit value `at` bytes behind a key is another one.
+static void a_gguf_file_that_cannot_be_is_refused(void **state) {
+    (void)state;
+    enum { VALUE = 4, FIRST = 4 + 4 + 8 }; // behind the type; behind the type, the elements' and their number
+    static const struct {
+        const char *name;
+        int at; // 0: the name changes
+        uint32_t value;
+        const char *fragment;
+    } CASES[] = {
+        {"qwen35.ssm.group_count", VALUE, 3,
+         "4 heads of values (ssm.time_step_rank) cannot share 3 of keys (ssm.group_count) evenly"},
+        {"qwen35.ssm.time_step_rank", VALUE, 5,
+         "qwen35.ssm.inner_size is 64, for 5 heads of values (ssm.time_step_rank)"},
+        {"qwen35.ssm.state_size", VALUE, 300, "qwen35.ssm.state_size is 300; palaver runs 1 to 256"},
+        {"qwen35.ssm.conv_kernel", VALUE, 9, "qwen35.ssm.conv_kernel is 9; palaver runs 1 to 8"},
+        {"qwen35.ssm.inner_size", VALUE, 1028, "qwen35.ssm.inner_size is 1028; palaver runs 1 to 1024"},
+        {"qwen35.ssm.inner_size", 0, 0, "qwen35.ssm.inner_size is missing"},
+        {"qwen35.ssm.conv_kernel", 0, 0, "qwen35.ssm.conv_kernel is missing"},
+        {"qwen35.full_attention_interval", 0, 0, "does not know what qwen35.full_attention_intervam means"},
+        {"qwen35.rope.dimension_sections", FIRST, 0, "leaves some of 2 pairs of a head without a position"},
+        {"qwen35.rope.dimension_sections", FIRST, 0xffffffffu, "leaves some of 2 pairs"},
+        {"blk.0.ssm_a", 0, 0, "layer 0: tensor ssm_a is missing"},
+        {"blk.1.ssm_dt.bias", 0, 0, "layer 1: tensor ssm_dt.bias is missing"},
+        {"blk.1.ssm_conv1d.weight", 0, 0, "tensor blk.1.ssm_conv1d.weight is missing"},
+        {"blk.3.attn_gate.weight", 0, 0, "tensor blk.3.attn_gate.weight is missing"},
+        {"blk.3.ssm_norm.weight", 0, 0, "tensor blk.3.ssm_norm.weight is missing"},
+        {"blk.2.attn_q.weight", 0, 0, "tensor blk.2.attn_q.weight is missing"},
+    };
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+        Bytes bytes = bytes_of_file(GOLDEN_DELTA "/qwen3_5.gguf");
+        uint8_t *end = place_of(&bytes, CASES[i].name) + strlen(CASES[i].name);
+        if (CASES[i].at)
+            memcpy(end + CASES[i].at, &CASES[i].value, sizeof CASES[i].value);
+        else
+            end[-1]++;
+        Checkpoint *checkpoint;
+        Model *model = NULL;
+        Error error = {0};
+        Status status = checkpoint_from_gguf("a.gguf", bytes.data, bytes.size, &checkpoint, &error);
+        if (!status) status = model_from_checkpoint(checkpoint, &model, &error);
+        if (!status || !strstr(error.message, CASES[i].fragment))
+            fail_msg("%s: status %d, \"%s\"", CASES[i].name, status, error.message);
+        model_close(model);
+        bytes_free(&bytes);
+    }
+}
+
+// Rates of decay are above 0, and negated in GGUF files.
+static void a_state_that_grows_is_refused(void **state) {
+    (void)state;
+    Bytes bytes = bytes_of_file(GOLDEN_DELTA "/qwen3_5.gguf");
+    Checkpoint *checkpoint;
+    Model *model = NULL;
+    Error error = {0};
+    if (checkpoint_from_gguf("a.gguf", bytes.data, bytes.size, &checkpoint, &error))
+        fail_msg("%s", error.message);
+    const float *rates = checkpoint_find(checkpoint, "blk.1.ssm_a")->data;
+    const float growing = 0.5f;
+    memcpy(bytes.data + ((const uint8_t *)(rates + 2) - bytes.data), &growing, sizeof growing);
+    assert_int_equal(model_from_checkpoint(checkpoint, &model, &error), STATUS_FILE);
+    if (!strstr(error.message, "layer 1: ssm_a[2] is 0.5, by which no state decays"))
+        fail_msg("%s", error.message);
+    bytes_free(&bytes);
+}
+
+int main(int argc, char **argv) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(qwen3_next),
+        cmocka_unit_test(qwen3_next_gguf),
+        cmocka_unit_test(qwen3_next_gguf_of_yesterday),
+        cmocka_unit_test(qwen3_next_apart),
+        cmocka_unit_test(qwen3_5),
+        cmocka_unit_test(qwen3_5_gguf),
+        cmocka_unit_test(qwen3_5_gguf_with_qkv_in_one),
+        cmocka_unit_test(qwen3_5_with_as_many_values),
+        cmocka_unit_test(qwen3_5_moe),
+        cmocka_unit_test(qwen3_5_moe_gguf),
+        cmocka_unit_test(weights_are_converted),
+        cmocka_unit_test(both_kinds_of_files_say_the_same),
+        cmocka_unit_test(a_config_that_cannot_be_is_refused),
+        cmocka_unit_test(a_gguf_file_that_cannot_be_is_refused),
+        cmocka_unit_test(a_state_that_grows_is_refused),
+    };
+    return test_main("layers that recur", argc, argv, tests);
+}
