@@ -160,9 +160,12 @@ Status conversation_make_room(Conversation *c, int64_t needed, ConversationView 
     }
     if (!status && now->tokens.n + needed > size) status = no_room(c, now, needed, error);
     if (!status) {
-        int64_t cached = session_recall(c->session, before.tokens.ids, before.tokens.n);
+        const int64_t read = kv_common_prefix(before.tokens.ids, before.tokens.n, session_tokens(c->session),
+                                              session_cached(c->session)),
+                      cached = session_recall(c->session, before.tokens.ids, before.tokens.n);
         event->n_evicted = before.tokens.n - view->tokens.n;
-        event->n_evaluated = cached - before.tokens.n; // what was never read is not read again
+        // What was never read is not read again; what was, and cannot be gone on from, is.
+        event->n_evaluated = (cached > read ? cached : read) - before.tokens.n;
         status = shift(c, &before, &view->tokens, from, cached, error);
     }
     conversation_view_free(&before);
