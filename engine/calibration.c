@@ -97,12 +97,17 @@ static Status read_tokens(Calibration *calibration, int n, Error *error) {
     Forward *f = calibration->forward;
     const KvCache *cache = &calibration->cache;
     const int32_t vocab = f->model->shape.vocab_size, page = 0;
-    int32_t ids[CALIBRATION_TOKENS], places[CALIBRATION_TOKENS];
+    int32_t ids[CALIBRATION_TOKENS], places[CALIBRATION_TOKENS], state = 0;
     Status status = STATUS_OK;
     for (int i = 0; i < n; i++) ids[i] = (int32_t)((17 + INT64_C(7919) * i) % vocab), places[i] = i;
     for (int i = 0; i < n && !status; i += f->max_tokens) {
         int part = n - i < f->max_tokens ? n - i : f->max_tokens;
-        StepSequence sequence = {.n_tokens = part, .n_slots = i + part, .pages = &page};
+        StepSequence sequence = {.n_tokens = part,
+                                 .n_slots = i + part,
+                                 .pages = &page,
+                                 .state_from = i > 0 ? state : -1,
+                                 .state_to = 1 - state};
+        state = 1 - state;
         Step step = {.n_tokens = part,
                      .n_sequences = 1,
                      .ids = ids + i,

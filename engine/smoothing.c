@@ -128,7 +128,7 @@ static Status evaluate(Measuring *m, Error *error) {
     Status status = kv_cache_open(f->backend, &options, s, TOKENS, &m->cache, error);
     if (status) return status;
     for (int i = 0; i < n; i++) ids[i] = (int32_t)((17 + INT64_C(7919) * i) % s->vocab_size), places[i] = i;
-    const StepSequence sequence = {.n_tokens = n, .n_slots = n, .pages = &page};
+    const StepSequence sequence = {.n_tokens = n, .n_slots = n, .pages = &page, .state_from = -1};
     const Step step = {.n_tokens = n,
                        .n_sequences = 1,
                        .ids = ids,
