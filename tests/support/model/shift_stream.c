@@ -27,7 +27,8 @@ ShiftStream shift_stream_open(const char *root, const char *name, const char *de
     if (model_open(path, &model, &error)) fail_msg("%s", error.message);
     s.n_layers = model->shape.n_layers;
     s.vocab = model->shape.vocab_size;
-    model->shape.n_layers = 1;
+    if (decoder_recurring(&model->shape) == 0)
+        model->shape.n_layers = 1; // else engine_cannot_shift() says why
     leave_token_rows(model);
     CacheOptions cache = cache_options(DTYPE_F32);
     EngineOptions options = {
