@@ -1,7 +1,6 @@
 // The pool itself: its memory. Sequences take, share and give back its pages in kv_sequence.c (take_page, release_page),
 // which drops branches (kv_branch.c) where none is free.
 #include "engine/cache/kv_cache.h"
-#include "engine/cache/kv_states.h"
 
 #include <stdlib.h>
 #include <string.h>

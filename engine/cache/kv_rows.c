@@ -1,7 +1,5 @@
 #include "engine/cache/kv_rows.h"
 
-#include "engine/cache/kv_states.h"
-
 // One of the two parts of a cache: its elements, or their scales.
 typedef struct Part {
     char *memory;

@@ -4,7 +4,6 @@
 // pages go when a page is wanted and none is free (take_page drops a branch); a short one goes at once
 // (kv_sequence_truncate). Either way the pages are given back by release_page, unless others share them.
 #include "engine/cache/kv_cache.h"
-#include "engine/cache/kv_states.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,5 @@
-#include "engine/cache/kv_states.h"
+// States of layers that recur: whose they are, and which go where there are too many.
+#include "engine/cache/kv_cache.h"
 
 #include <assert.h>
 #include <string.h>

@@ -4,8 +4,6 @@
 // finds a slot that is not in use.
 #include "engine/session/session_internal.h"
 
-#include "engine/cache/kv_states.h"
-
 // ---- a slot for a token that is not known yet -----------------------------------------------------------------------
 
 static SessionSlot slot_behind(const Session *s, const SessionPart *part, int32_t id) {

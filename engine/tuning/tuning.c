@@ -102,18 +102,21 @@ Status tuning_read_speed(Tuning *t, double *bytes_a_second, Error *error) {
 // ---- a step of n rows ---------------------------------------------------------------------------------------------
 
 // One token at position 0 of each of n sequences, in a slot each, through all layers: afterwards every buffer holds
-// what an op would find there.
+// what an op would find there. Where layers recur, which would want as many states, it is n tokens of one sequence.
 static Status begin_rows(Tuning *t, int n, Error *error) {
     Forward *f = &t->engine->forward;
     const KvCache *cache = &t->engine->cache;
     int32_t ids[TUNING_MOST_ROWS], positions[TUNING_MOST_ROWS], slots[TUNING_MOST_ROWS];
     StepSequence sequences[TUNING_MOST_ROWS];
+    const bool apart = !cache->states;
     for (int i = 0; i < n; i++) {
         ids[i] = (int32_t)((i * (int64_t)7919 + 3) % f->model->shape.vocab_size);
-        positions[i] = 0, slots[i] = i;
+        positions[i] = apart ? 0 : i, slots[i] = i;
         sequences[i] = (StepSequence){.first_token = i, .n_tokens = 1, .n_slots = 1, .pages = &slots[i]};
     }
-    const Step step = {n, n, ids, positions, slots, sequences, 1, cache->slot_positions, STEP_ANY};
+    if (!apart) sequences[0] = (StepSequence){.n_tokens = n, .n_slots = n, .pages = slots, .state_from = -1};
+    const Step step = {
+        n, apart ? n : 1, ids, positions, slots, sequences, apart ? 1 : n, cache->slot_positions, STEP_ANY};
     const Pass pass = forward_pass_of(f, &step, cache, NULL);
     Status status = f->backend->ops->begin(
         f->backend, &step, kv_layer_attending(cache->layers, f->model->shape.n_layers), error);

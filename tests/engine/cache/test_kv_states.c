@@ -3,7 +3,6 @@
 // it, and writes one that nobody else looks at.
 #include "tests/support/test.h"
 #include "engine/cache/kv_rows.h"
-#include "engine/cache/kv_states.h"
 
 #include <stdlib.h>
 #include <string.h>
