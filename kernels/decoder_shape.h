@@ -106,6 +106,11 @@ enum { CONVOLUTION_MOST_TAPS = 8 };
 //   γ = e^(−decay_rate·softplus(w_decay·h + decay_bias)), and from the state S [key_dim, value_dim], zeros before the text,
 //     S ← γ·S;  S ← S + k·(β·(v − kᵀ·S));  y = norm(qᵀ·S; state_norm)·silu(attn_gate·h), a RMS norm of each head;
 //   x += wo·y, y [n_value_heads·value_dim].
+// With `adds` a token adds to the state instead of correcting it: a state space (Mamba 2; Dao & Gu, arXiv:2405.21060), whose
+// C, B and x are q, k and v. Its [q | k | v] are silu(conv_bias + Σ …), of no other lengths, β is softplus(w_decay·h +
+// decay_bias), there is no w_beta, and
+//     S ← γ·S + k·(β·v);  y = norm((qᵀ·S + skip·v)·silu(attn_gate·h); state_norm),
+// a RMS norm over all heads of values that share a head of keys, with a weight for each of their elements.
 // What a token leaves for those behind it is not in the cache's slots: it is a state of the whole text before them
 // (KvLayer.states), which can be gone on from, and not be cut.
 typedef struct DeltaRule {
@@ -114,7 +119,8 @@ typedef struct DeltaRule {
     int taps; // at most CONVOLUTION_MOST_TAPS
     // Head h of values goes with key head h % n_key_heads, as GGUF's converter orders Qwen 3.5's; else with
     // h / (n_value_heads / n_key_heads).
-    bool keys_alternate;
+    bool keys_alternate; // not with `adds`
+    bool adds;
 } DeltaRule;
 #define DELTA_LENGTH_EPS 1e-6f
 

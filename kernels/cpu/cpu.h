@@ -29,13 +29,13 @@ struct Layer {
     Norm router_norm, expert_norm, shared_post_norm, expert_post_norm; // of experts beside a dense part
     float *q_norm, *k_norm, *v_norm;                                   // norm_offset added; NULL: none
     float *q_down_norm, *latent_norm;                                  // NULL: none
-    bool row_norms;                                    // q_norm and k_norm are of whole rows, not of heads
-    float *bq, *bk, *bv, *bo, *b_gate, *b_up, *b_down; // NULL: none
-    float *router_bias, *choice_bias, *expert_scale;   // NULL: none
-    float *conv, *conv_bias;                           // NULL: none
-    float *attn_gate_bias;                             // NULL: none
-    float *decay_rate, *decay_bias, *state_norm;       // of a layer that recurs; else NULL
-    float *vectors;                                    // the allocation they all lie in
+    bool row_norms;                                     // q_norm and k_norm are of whole rows, not of heads
+    float *bq, *bk, *bv, *bo, *b_gate, *b_up, *b_down;  // NULL: none
+    float *router_bias, *choice_bias, *expert_scale;    // NULL: none
+    float *conv, *conv_bias;                            // NULL: none
+    float *attn_gate_bias;                              // NULL: none
+    float *decay_rate, *decay_bias, *state_norm, *skip; // of a layer that recurs; else NULL
+    float *vectors;                                     // the allocation they all lie in
     void *panels; // of its matrices of 16-bit floats (weights/panels.c); NULL: none
 };
 

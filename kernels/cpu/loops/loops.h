@@ -104,11 +104,12 @@ typedef struct AttendTile {
     AttendCounts *counts;     // NULL: nobody counts
 } AttendTile;
 
-// A token of a head of DeltaRule, whose state becomes S ← γ·S + k·δ, δ = β·(v − γ·kᵀ·S); y = qᵀ·S.
+// A token of a head of DeltaRule, whose state becomes S ← γ·S + k·δ, δ = β·(v − γ·kᵀ·S), or β·v where it adds; y = qᵀ·S.
 typedef struct RecurToken {
     const float *q, *k, *v; // [key_dim] both, [value_dim]
     float decay, beta;      // γ, β
     int key_dim, value_dim;
+    bool adds;
     float *state; // [key_dim, value_dim]
     float *delta; // [value_dim] scratch
     float *y;     // [value_dim]

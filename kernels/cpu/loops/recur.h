@@ -9,7 +9,7 @@ static inline void recur_token(const RecurToken *t) {
     float *restrict sum = t->delta, *restrict y = t->y;
     const float *restrict v = t->v;
     for (int j = 0; j < n; j++) sum[j] = y[j] = 0;
-    for (int i = 0; i < t->key_dim; i++) {
+    for (int i = 0; i < t->key_dim && !t->adds; i++) {
         const float *restrict row = t->state + (int64_t)i * n;
         const float k = t->k[i];
         for (int j = 0; j < n; j++) sum[j] += k * row[j];

@@ -1,5 +1,5 @@
 // qkv() of a layer that recurs (DeltaRule): its products, the convolution over them, and the states from which its sequences
-// go on. A part of the work is one head of keys with the heads of values that are its, which look at no others.
+// go on. A part of the work is one head of keys, then one of values, of all tokens.
 #include "kernels/cpu/cpu.h"
 
 #include <string.h>
@@ -52,11 +52,12 @@ static void leave_tail(const Delta *d, const StepSequence *s, const Channels *c,
 static void convolve(const Delta *d, const StepSequence *s, const Channels *c, const float *from) {
     const int64_t channels = delta_channels(d->rule);
     const int taps = d->rule->taps;
-    const float *conv = d->layer->conv + c->first * taps;
+    const float *conv = d->layer->conv + c->first * taps,
+                *bias = d->layer->conv_bias ? d->layer->conv_bias + c->first : NULL;
     for (int t = s->n_tokens - 1; t >= 0; t--) {
         float *row = c->rows + (s->first_token + t) * c->stride;
         for (int i = 0; i < c->n; i++) {
-            float sum = conv[i * taps + taps - 1] * row[i];
+            float sum = conv[i * taps + taps - 1] * row[i] + (bias ? bias[i] : 0);
             for (int back = 1; back < taps; back++) {
                 float before = 0;
                 if (t >= back)
@@ -86,11 +87,29 @@ static void to_length(const StepSequence *s, const Channels *c, float length) {
     }
 }
 
-// y = norm(y)·silu(gate), of one head.
-static void finish(const Delta *d, float *y, const float *gate) {
-    const int n = d->rule->value_dim;
-    d->cpu->loops->rms_norm(y, d->layer->state_norm, n, d->cpu->shape->norm_eps, y);
+// y [n] times silu(gate).
+static void apply_gate(float *y, const float *gate, int n) {
     for (int i = 0; i < n; i++) y[i] *= gate[i] / (1 + expf(-gate[i]));
+}
+
+// y = norm(y)·silu(gate), of one head; where it adds, (y + skip·v)·silu(gate), which is normed with others'.
+static void finish(const Delta *d, int head, const float *v, float *y, const float *gate) {
+    const int n = d->rule->value_dim;
+    for (int i = 0; i < n && d->rule->adds; i++) y[i] += d->layer->skip[head] * v[i];
+    if (!d->rule->adds) d->cpu->loops->rms_norm(y, d->layer->state_norm, n, d->cpu->shape->norm_eps, y);
+    apply_gate(y, gate, n);
+}
+
+// Where it adds: a token's heads of values that share one of keys, together.
+static void norm_shared(void *context, int64_t token, int thread) {
+    const Delta *d = context;
+    const int n_groups = d->rule->n_key_heads;
+    const int64_t values = delta_width(d->rule), n = values / n_groups;
+    (void)thread;
+    for (int group = 0; group < n_groups; group++) {
+        float *y = d->y + token * values + group * n;
+        d->cpu->loops->rms_norm(y, d->layer->state_norm + group * n, n, d->cpu->shape->norm_eps, y);
+    }
 }
 
 static void recur(const Delta *d, const StepSequence *s, int key_head, int head, int thread) {
@@ -112,34 +131,44 @@ static void recur(const Delta *d, const StepSequence *s, int key_head, int head,
                                   .k = d->k + key,
                                   .v = d->v + value,
                                   .decay = expf(-d->layer->decay_rate[head] * softplus),
-                                  .beta = 1 / (1 + expf(-d->beta[rate])),
+                                  .beta = r->adds ? softplus : 1 / (1 + expf(-d->beta[rate])),
+                                  .adds = r->adds,
                                   .key_dim = r->key_dim,
                                   .value_dim = r->value_dim,
                                   .state = state,
                                   .delta = d->cpu->deltas + (int64_t)thread * r->value_dim,
                                   .y = d->y + value};
         d->cpu->loops->recur(&token);
-        finish(d, d->y + value, d->cpu->gates + value);
+        finish(d, head, d->v + value, d->y + value, d->cpu->gates + value);
     }
 }
 
-static void delta_head(void *context, int64_t part, int thread) {
+// A head of keys and its queries.
+static void take_keys(void *context, int64_t head, int thread) {
     const Delta *d = context;
     const DeltaRule *r = d->rule;
-    const int head = (int)part, each = r->n_value_heads / r->n_key_heads;
     const int64_t keys = (int64_t)r->n_key_heads * r->key_dim;
-    const Channels q = head_of(d->q, r->n_key_heads, head, r->key_dim, 0),
-                   k = head_of(d->k, r->n_key_heads, head, r->key_dim, keys);
+    const Channels q = head_of(d->q, r->n_key_heads, (int)head, r->key_dim, 0),
+                   k = head_of(d->k, r->n_key_heads, (int)head, r->key_dim, keys);
+    (void)thread;
     for (int i = 0; i < d->cpu->n_sequences; i++) {
         const StepSequence *s = &d->cpu->sequences[i];
         take_channels(d, s, &q), take_channels(d, s, &k);
-        to_length(s, &q, 1 / sqrtf((float)r->key_dim)), to_length(s, &k, 1);
-        for (int j = 0; j < each; j++) {
-            const int value_head = r->keys_alternate ? head + j * r->n_key_heads : head * each + j;
-            const Channels v = head_of(d->v, r->n_value_heads, value_head, r->value_dim, 2 * keys);
-            take_channels(d, s, &v);
-            recur(d, s, head, value_head, thread);
-        }
+        if (!r->adds) to_length(s, &q, 1 / sqrtf((float)r->key_dim)), to_length(s, &k, 1);
+    }
+}
+
+// Then a head of values.
+static void go_on(void *context, int64_t head, int thread) {
+    const Delta *d = context;
+    const DeltaRule *r = d->rule;
+    const int64_t keys = (int64_t)r->n_key_heads * r->key_dim;
+    const int key_head =
+        r->keys_alternate ? (int)head % r->n_key_heads : (int)head / (r->n_value_heads / r->n_key_heads);
+    const Channels v = head_of(d->v, r->n_value_heads, (int)head, r->value_dim, 2 * keys);
+    for (int i = 0; i < d->cpu->n_sequences; i++) {
+        take_channels(d, &d->cpu->sequences[i], &v);
+        recur(d, &d->cpu->sequences[i], key_head, (int)head, thread);
     }
 }
 
@@ -147,7 +176,8 @@ Status cpu_delta(CpuBackend *cpu, const Layer *layer, const float *x, const KvLa
                  Error *error) {
     const LayerWeights *w = &layer->weights;
     const DeltaRule *r = &cpu->shape->delta;
-    const Matrix *matrices[] = {&w->wq, &w->wk, &w->wv, &w->attn_gate, &w->w_beta, &w->w_decay};
+    const Matrix *matrices[] = {&w->wq, &w->wk, &w->wv, &w->attn_gate, &w->w_decay, &w->w_beta};
+    const int n_matrices = r->adds ? 5 : 6;
     const int64_t n = cpu->n_tokens, keys = n * r->n_key_heads * r->key_dim;
     if (!layer->decay_rate || !kv->states)
         return error_set(error, STATUS_DEVICE, "qkv: a layer that recurs, without %s",
@@ -155,11 +185,12 @@ Status cpu_delta(CpuBackend *cpu, const Layer *layer, const float *x, const KvLa
     Delta d = {.cpu = cpu, .rule = r, .layer = layer, .kv = kv, .y = y};
     d.q = cpu->mixed, d.k = d.q + keys, d.v = d.k + keys;
     d.beta = cpu->rates, d.decay = d.beta + n * r->n_value_heads;
-    const Activations h = cpu_normed(cpu, &(NormedRows){x, NULL, n, layer->attn_norm, false}, matrices,
-                                     sizeof matrices / sizeof *matrices);
-    float *const products[] = {d.q, d.k, d.v, cpu->gates, d.beta, d.decay};
-    for (size_t i = 0; i < sizeof matrices / sizeof *matrices; i++)
-        cpu_multiply(cpu, matrices[i], &h, products[i]);
-    threads_run(cpu->threads, r->n_key_heads, delta_head, &d);
+    const Activations h =
+        cpu_normed(cpu, &(NormedRows){x, NULL, n, layer->attn_norm, false}, matrices, n_matrices);
+    float *const products[] = {d.q, d.k, d.v, cpu->gates, d.decay, d.beta};
+    for (int i = 0; i < n_matrices; i++) cpu_multiply(cpu, matrices[i], &h, products[i]);
+    threads_run(cpu->threads, r->n_key_heads, take_keys, &d);
+    threads_run(cpu->threads, r->n_value_heads, go_on, &d);
+    if (r->adds) threads_run(cpu->threads, n, norm_shared, &d);
     return STATUS_OK;
 }

@@ -138,6 +138,7 @@ static void expect_attention(const DecoderShape *s, Layer *layer, Checklist *lis
         {"decay_rate", &w->decay_rate, 0, 0, .need = NEVER},
         {"decay_bias", &w->decay_bias, 0, 0, .need = NEVER},
         {"state_norm", &w->state_norm, 0, 0, .need = NEVER},
+        {"skip", &w->skip, 0, 0, .need = NEVER},
     };
     expect(list, rows, sizeof rows);
 }
@@ -156,12 +157,14 @@ static void expect_delta(const DecoderShape *s, Layer *layer, Checklist *list) {
         {"wk", &w->wk, keys, hidden, .need = REQUIRED},
         {"wv", &w->wv, values, hidden, .need = REQUIRED},
         {"attn_gate", &w->attn_gate, values, hidden, .need = REQUIRED},
-        {"w_beta", &w->w_beta, heads, hidden, .need = REQUIRED},
+        {"w_beta", &w->w_beta, heads, hidden, .need = d->adds ? NEVER : REQUIRED},
         {"w_decay", &w->w_decay, heads, hidden, .need = REQUIRED},
         {"conv", &w->conv, 1, channels * d->taps, REQUIRED, .vector = &layer->conv},
         {"decay_rate", &w->decay_rate, 1, heads, REQUIRED, .vector = &layer->decay_rate},
         {"decay_bias", &w->decay_bias, 1, heads, REQUIRED, .vector = &layer->decay_bias},
-        {"state_norm", &w->state_norm, 1, d->value_dim, REQUIRED, .vector = &layer->state_norm},
+        {"state_norm", &w->state_norm, 1, d->adds ? values : d->value_dim, REQUIRED,
+         .vector = &layer->state_norm},
+        {"skip", &w->skip, 1, heads, d->adds ? REQUIRED : NEVER, .vector = &layer->skip},
         {"wo", &w->wo, hidden, values, .need = REQUIRED},
         {"bo", &w->bo, 1, hidden, OPTIONAL, .vector = &layer->bo},
         {"attn_post_norm", &w->attn_post_norm, 1, hidden, OPTIONAL, .offset = s->norm_offset,
@@ -172,7 +175,7 @@ static void expect_delta(const DecoderShape *s, Layer *layer, Checklist *list) {
         {"q_norm", &w->q_norm, 1, d->key_dim, .need = NEVER},
         {"k_norm", &w->k_norm, 1, d->key_dim, .need = NEVER},
         {"v_norm", &w->v_norm, 1, d->value_dim, .need = NEVER},
-        {"conv_bias", &w->conv_bias, 1, channels, .need = NEVER},
+        {"conv_bias", &w->conv_bias, 1, channels, d->adds ? OPTIONAL : NEVER, .vector = &layer->conv_bias},
         {"attn_gate_bias", &w->attn_gate_bias, 1, values, .need = NEVER},
     };
     expect(list, rows, sizeof rows);

@@ -14,12 +14,14 @@ typedef struct DeltaCase {
 } DeltaCase;
 
 static const DeltaCase CASES[] = {
-    {"as many heads of both", {2, 2, 8, 8, 4, false}},
-    {"two of values for a key", {3, 6, 8, 5, 4, false}},
-    {"in turns", {3, 6, 8, 16, 4, true}},
-    {"four of values for a key", {1, 4, 24, 8, 2, false}},
-    {"only the token itself", {2, 2, 4, 12, 1, false}},
-    {"eight taps", {2, 4, 16, 32, 8, true}},
+    {"as many heads of both", {2, 2, 8, 8, 4, false, false}},
+    {"two of values for a key", {3, 6, 8, 5, 4, false, false}},
+    {"in turns", {3, 6, 8, 16, 4, true, false}},
+    {"four of values for a key", {1, 4, 24, 8, 2, false, false}},
+    {"only the token itself", {2, 2, 4, 12, 1, false, false}},
+    {"eight taps", {2, 4, 16, 32, 8, true, false}},
+    {"a state space", {2, 6, 16, 8, 4, false, true}},
+    {"a state space of one group", {1, 5, 24, 12, 3, false, true}},
 };
 
 // A layer, with everything that it is given.
@@ -53,7 +55,12 @@ static Side *open_side(const DeltaCase *c, const char *device) {
     w->wq = make(s, r->n_key_heads * r->key_dim, HIDDEN),
     w->wk = make(s, r->n_key_heads * r->key_dim, HIDDEN);
     w->wv = make(s, delta_width(r), HIDDEN), w->attn_gate = make(s, delta_width(r), HIDDEN);
-    w->w_beta = make(s, r->n_value_heads, HIDDEN), w->w_decay = make(s, r->n_value_heads, HIDDEN);
+    w->w_decay = make(s, r->n_value_heads, HIDDEN);
+    if (r->adds) {
+        w->conv_bias = make(s, 1, delta_channels(r)), w->skip = make(s, 1, r->n_value_heads);
+    } else {
+        w->w_beta = make(s, r->n_value_heads, HIDDEN);
+    }
     w->conv = make(s, 1, delta_channels(r) * r->taps);
     w->decay_rate = make(s, 1, r->n_value_heads), w->decay_bias = make(s, 1, r->n_value_heads);
     for (int i = 0; i < r->n_value_heads; i++) { // a rate is above 0
@@ -62,7 +69,7 @@ static Side *open_side(const DeltaCase *c, const char *device) {
         value = 0.05f + fabsf(value) / 4;
         memcpy(rate, &value, sizeof value);
     }
-    w->state_norm = make(s, 1, r->value_dim);
+    w->state_norm = make(s, 1, r->adds ? delta_width(r) : r->value_dim);
     w->wo = make(s, HIDDEN, delta_width(r));
     w->w_up = make(s, 16, HIDDEN), w->w_down = make(s, HIDDEN, 16);
     s->shape.intermediate_size = 16;
@@ -116,37 +123,40 @@ static void expect(const Side *s, const float *x, double *y) {
            *state = calloc((size_t)values * (size_t)r->key_dim, sizeof *state), h[HIDDEN];
     float *norm = matrix_row(&w->attn_norm, 0), *conv = matrix_row(&w->conv, 0),
           *rate = matrix_row(&w->decay_rate, 0), *bias = matrix_row(&w->decay_bias, 0),
-          *state_norm = matrix_row(&w->state_norm, 0);
+          *state_norm = matrix_row(&w->state_norm, 0),
+          *conv_bias = r->adds ? matrix_row(&w->conv_bias, 0) : NULL,
+          *skip = r->adds ? matrix_row(&w->skip, 0) : NULL;
     for (int t = 0; t < TEXT; t++) {
         double sum = 0, *own = c + t * channels;
         for (int i = 0; i < HIDDEN; i++) sum += (double)x[t * HIDDEN + i] * x[t * HIDDEN + i];
         for (int i = 0; i < HIDDEN; i++)
             h[i] = x[t * HIDDEN + i] / sqrt(sum / HIDDEN + 1e-6) * (1.0 + norm[i]);
         product(&w->wq, h, own), product(&w->wk, h, own + keys), product(&w->wv, h, own + 2 * keys);
-        product(&w->attn_gate, h, gate), product(&w->w_beta, h, rates),
-            product(&w->w_decay, h, rates + r->n_value_heads);
+        product(&w->attn_gate, h, gate), product(&w->w_decay, h, rates + r->n_value_heads);
+        if (!r->adds) product(&w->w_beta, h, rates);
         for (int i = 0; i < channels; i++) {
-            mixed[i] = 0;
+            mixed[i] = r->adds ? conv_bias[i] : 0;
             for (int j = 0; j < r->taps; j++)
                 if (t - (r->taps - 1) + j >= 0)
                     mixed[i] += conv[i * r->taps + j] * c[(t - (r->taps - 1) + j) * channels + i];
             mixed[i] *= sigmoid(mixed[i]);
         }
-        for (int k = 0; k < r->n_key_heads; k++)
+        for (int k = 0; k < r->n_key_heads && !r->adds; k++)
             to_length(mixed + k * r->key_dim, r->key_dim, 1 / sqrt(r->key_dim)),
                 to_length(mixed + keys + k * r->key_dim, r->key_dim, 1);
         for (int head = 0; head < r->n_value_heads; head++) {
             const int key_head = r->keys_alternate ? head % r->n_key_heads : head / each;
             const double *q = mixed + key_head * r->key_dim, *k = mixed + keys + key_head * r->key_dim,
                          *v = mixed + 2 * keys + head * r->value_dim;
-            const double beta = sigmoid(rates[head]),
-                         decay = exp(-rate[head] * log1p(exp(rates[r->n_value_heads + head] + bias[head])));
+            const double step = log1p(exp(rates[r->n_value_heads + head] + bias[head])),
+                         beta = r->adds ? step : sigmoid(rates[head]), decay = exp(-rate[head] * step);
             double *S = state + head * r->key_dim * r->value_dim, *out = y + t * values + head * r->value_dim,
                    squares = 0;
             for (int j = 0; j < r->value_dim; j++) {
                 double told = 0;
                 out[j] = 0;
                 for (int i = 0; i < r->key_dim; i++) told += k[i] * (S[i * r->value_dim + j] *= decay);
+                if (r->adds) told = 0;
                 for (int i = 0; i < r->key_dim; i++) {
                     S[i * r->value_dim + j] += k[i] * beta * (v[j] - told);
                     out[j] += q[i] * S[i * r->value_dim + j];
@@ -154,13 +164,21 @@ static void expect(const Side *s, const float *x, double *y) {
                 squares += out[j] * out[j];
             }
             for (int j = 0; j < r->value_dim; j++) {
-                const double z = gate[head * r->value_dim + j];
-                out[j] = out[j] / sqrt(squares / r->value_dim + 1e-6) * state_norm[j] * z * sigmoid(z);
+                const double z = gate[head * r->value_dim + j], silu = z * sigmoid(z);
+                if (r->adds)
+                    out[j] = (out[j] + skip[head] * v[j]) * silu;
+                else
+                    out[j] = out[j] / sqrt(squares / r->value_dim + 1e-6) * state_norm[j] * silu;
             }
+        }
+        for (int group = 0, n = values / r->n_key_heads; group < r->n_key_heads && r->adds; group++) {
+            double *out = y + t * values + group * n, squares = 0;
+            for (int i = 0; i < n; i++) squares += out[i] * out[i];
+            for (int i = 0; i < n; i++) out[i] *= state_norm[group * n + i] / sqrt(squares / n + 1e-6);
         }
     }
     free(c), free(mixed), free(gate), free(rates), free(state);
-    free(norm), free(conv), free(rate), free(bias), free(state_norm);
+    free(norm), free(conv), free(rate), free(bias), free(state_norm), free(conv_bias), free(skip);
 }
 
 // ---- steps -------------------------------------------------------------------------------------------------------
