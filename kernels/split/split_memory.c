@@ -29,6 +29,7 @@ KvLayer split_kv_at(const Split *s, int side, const KvLayer *kv) {
     own.key_feedback = split_memory_at(s, side, kv->key_feedback);
     own.score_bases = split_memory_at(s, side, kv->score_bases);
     own.sink_scores = split_memory_at(s, side, kv->sink_scores);
+    own.states = split_memory_at(s, side, kv->states);
     return own;
 }
 

@@ -3,6 +3,7 @@
 
 #include "kernels/part_weights.h"
 
+#include <stddef.h>
 #include <stdlib.h>
 
 static int side_of(const Split *s, int layer) {
@@ -20,22 +21,48 @@ static bool shared_is_dense(const Split *s, const LayerWeights *w) {
            !w->ffn_post_norm.data && (w->x_scale == 0 || w->x_scale == 1);
 }
 
+// What a layer has for attention, or in its place.
+#define WHERE(name) offsetof(LayerWeights, name)
+static const size_t OF_ATTENTION[] = {WHERE(attn_norm),
+                                      WHERE(attn_norm_bias),
+                                      WHERE(wq),
+                                      WHERE(bq),
+                                      WHERE(wk),
+                                      WHERE(bk),
+                                      WHERE(wv),
+                                      WHERE(bv),
+                                      WHERE(q_norm),
+                                      WHERE(k_norm),
+                                      WHERE(v_norm),
+                                      WHERE(wo),
+                                      WHERE(bo),
+                                      WHERE(attn_post_norm),
+                                      WHERE(q_down),
+                                      WHERE(q_down_norm),
+                                      WHERE(latent_norm),
+                                      WHERE(k_up),
+                                      WHERE(v_up),
+                                      WHERE(conv),
+                                      WHERE(conv_bias),
+                                      WHERE(attn_gate),
+                                      WHERE(attn_gate_bias),
+                                      WHERE(w_beta),
+                                      WHERE(w_decay),
+                                      WHERE(decay_rate),
+                                      WHERE(decay_bias),
+                                      WHERE(state_norm),
+                                      WHERE(skip)};
+enum { N_OF_ATTENTION = sizeof OF_ATTENTION / sizeof *OF_ATTENTION };
+
+static Matrix *matrix_at(LayerWeights *w, size_t where) {
+    return (Matrix *)(void *)((char *)w + where);
+}
+
 // The feed-forward part, but for a shared expert that lies with attention.
 static LayerWeights experts_of(const Split *s, const LayerWeights *w) {
     static const Matrix none = {0};
     LayerWeights part = *w;
-    Matrix *const attention[] = {&part.attn_norm,   &part.attn_norm_bias,
-                                 &part.wq,          &part.bq,
-                                 &part.wk,          &part.bk,
-                                 &part.wv,          &part.bv,
-                                 &part.q_norm,      &part.k_norm,
-                                 &part.v_norm,      &part.wo,
-                                 &part.bo,          &part.attn_post_norm,
-                                 &part.q_down,      &part.q_down_norm,
-                                 &part.latent_norm, &part.k_up,
-                                 &part.v_up,        &part.conv,
-                                 &part.conv_bias};
-    for (size_t i = 0; i < sizeof attention / sizeof *attention; i++) *attention[i] = none;
+    for (int i = 0; i < N_OF_ATTENTION; i++) *matrix_at(&part, OF_ATTENTION[i]) = none;
     if (shared_is_dense(s, w)) part.shared_gate = part.shared_up = part.shared_down = none;
     part.part = LAYER_EXPERTS;
     return part;
@@ -43,13 +70,9 @@ static LayerWeights experts_of(const Split *s, const LayerWeights *w) {
 
 // Attention, and that shared expert.
 static LayerWeights without_experts(const Split *s, const LayerWeights *w) {
-    LayerWeights part = {.index = w->index, .part = LAYER_WITHOUT_EXPERTS};
-    part.attn_norm = w->attn_norm, part.attn_norm_bias = w->attn_norm_bias;
-    part.wq = w->wq, part.bq = w->bq, part.wk = w->wk, part.bk = w->bk, part.wv = w->wv, part.bv = w->bv;
-    part.q_norm = w->q_norm, part.k_norm = w->k_norm, part.v_norm = w->v_norm;
-    part.wo = w->wo, part.bo = w->bo, part.attn_post_norm = w->attn_post_norm;
-    part.q_down = w->q_down, part.q_down_norm = w->q_down_norm, part.latent_norm = w->latent_norm;
-    part.k_up = w->k_up, part.v_up = w->v_up, part.conv = w->conv, part.conv_bias = w->conv_bias;
+    LayerWeights part = {.index = w->index, .part = LAYER_WITHOUT_EXPERTS}, whole = *w;
+    for (int i = 0; i < N_OF_ATTENTION; i++)
+        *matrix_at(&part, OF_ATTENTION[i]) = *matrix_at(&whole, OF_ATTENTION[i]);
     if (!shared_is_dense(s, w)) return part;
     part.ffn_norm = w->ffn_norm, part.ffn_norm_bias = w->ffn_norm_bias;
     part.w_gate = w->shared_gate, part.w_up = w->shared_up, part.w_down = w->shared_down;

@@ -109,7 +109,7 @@ static void every_border_of_small_models(void **state) {
         {GOLDEN_EXPERTS, "qwen2_moe"},    {GOLDEN_EXPERTS, "glm4_moe"},   {GOLDEN_EXPERTS, "phimoe"},
         {GOLDEN_EXPERTS, "llama4"},       {GOLDEN_EXPERTS, "granitemoe"}, {GOLDEN_EXPERTS, "ernie4_5_moe"},
         {GOLDEN_LATENT, "deepseek_v2"},   {GOLDEN_LATENT, "deepseek_v3"}, {GOLDEN_DENSE, "gemma4-moe"},
-        {GOLDEN_CONVOLUTION, "lfm2_moe"},
+        {GOLDEN_CONVOLUTION, "lfm2_moe"}, {GOLDEN_DELTA, "qwen3_next"},   {GOLDEN_DELTA, "qwen3_5_moe"},
     };
     int borders = 0;
     for (size_t i = 0; i < sizeof MODELS / sizeof *MODELS; i++)
