@@ -37,6 +37,28 @@ static void layout_routes(const DecoderShape *s, size_t tokens, CudaRoutes *r, T
     r->beside = (float *)take(e->beside ? 2 * tokens * (size_t)s->hidden_size * sizeof(float) : 0);
 }
 
+// Elements of a token in scratch.gates: of gates behind attention what layers have, where they are known, or else, where they
+// are likely, as much as they may have.
+static size_t gate_width(const BackendOptions *options) {
+    const DecoderShape *s = options->shape;
+    const bool recurs = decoder_recurring(s) > 0;
+    int64_t most = recurs ? delta_width(&s->delta) + 2 * (int64_t)s->delta.n_value_heads : 0;
+    if (recurs && !options->layers && decoder_pass_width(s) > most) most = decoder_pass_width(s);
+    for (int l = 0; options->layers && l < s->n_layers; l++)
+        if (options->layers[l].attn_gate.rows > most) most = options->layers[l].attn_gate.rows;
+    return (size_t)most;
+}
+
+template <class Take>
+static void layout_recurring(const DecoderShape *s, size_t tokens, CudaRecurring *r, Take take) {
+    if (decoder_recurring(s) == 0) return;
+    const size_t keys = (size_t)s->delta.n_key_heads, values = (size_t)s->delta.n_value_heads;
+    r->mixed = (float *)take(tokens * (size_t)delta_channels(&s->delta) * sizeof(float));
+    r->rates = (float2 *)take(tokens * values * sizeof(float2));
+    r->dots = (float *)take(tokens * keys * sizeof(float));
+    r->rows = (float *)take(tokens * 2 * values * sizeof(float));
+}
+
 // Lays the scratch out for operands of four bytes, the most there may be, and returns its bytes; if base is not
 // NULL, points the members into it.
 static size_t layout(CudaBackend *cuda, const BackendOptions *options, char *base) {
@@ -48,8 +70,11 @@ static size_t layout(CudaBackend *cuda, const BackendOptions *options, char *bas
            queries = 2 * of_heads_q;
     size_t wide_row = qkv > gate_up ? qkv : gate_up;
     if (queries > wide_row) wide_row = queries;
+    if (decoder_recurring(s) > 0 && (size_t)delta_channels(&s->delta) > wide_row)
+        wide_row = (size_t)delta_channels(&s->delta);
     // With W8 sums of 32 bits stand behind what is stored in 16, or behind an input in 8 bits (w8_sums()).
-    size_t input = (gate_up > queries ? gate_up : queries) / 8 + 8;
+    const size_t passed = 2 * (size_t)decoder_pass_width(s);
+    size_t input = (gate_up > passed ? gate_up : passed) / 8 + 8;
     if (qkv + qkv / 2 > wide_row) wide_row = qkv + qkv / 2;
     if ((size_t)s->hidden_size + input > wide_row) wide_row = (size_t)s->hidden_size + input;
     auto take = [&](size_t bytes) {
@@ -69,7 +94,7 @@ static size_t layout(CudaBackend *cuda, const BackendOptions *options, char *bas
     const bool latent = s->latent.rank > 0;
     const size_t widest =
                      (size_t)(s->hidden_size > s->intermediate_size ? s->hidden_size : s->intermediate_size),
-                 ordered = widest * 2 > queries ? widest : queries / 2;
+                 ordered = widest * 2 > passed ? widest : passed / 2;
     char *low = take(latent ? tokens * (size_t)s->latent.q_rank * 4 : 0);
     char *of_heads =
         take(latent ? tokens * (size_t)(queries_wide > values_wide ? queries_wide : values_wide) * 4
@@ -81,7 +106,12 @@ static size_t layout(CudaBackend *cuda, const BackendOptions *options, char *bas
     char *drawn = take((size_t)options->max_logits * sizeof(int32_t));
     CudaRoutes routes = cuda->scratch.routes;
     layout_routes(s, tokens, &routes, take);
+    CudaRecurring recurring = {};
+    layout_recurring(s, tokens, &recurring, take);
+    char *gates = take(tokens * gate_width(options) * sizeof(float));
     if (base) {
+        cuda->scratch.gates = gates, cuda->scratch.gate_width = (int64_t)gate_width(options);
+        cuda->scratch.recurring = recurring;
         cuda->scratch.routes = routes;
         cuda->scratch.rope = (float2 *)rope;
         cuda->scratch.row_scales = (float2 *)row_scales;
@@ -208,52 +238,13 @@ static Status open_all(CudaBackend *cuda, const BackendOptions *options, Error *
 
 extern const Ops CUDA_OPS; // the table below
 
-// Whether there are kernels for such heads, in every layer.
-static Status check_heads(const DecoderShape *s, Error *error) {
-    for (int l = 0; l < s->n_layers; l++) {
-        const LayerHeads h = layer_heads(s, l);
-        if (h.n_kv_heads < 1 || s->n_heads % h.n_kv_heads || h.head_dim % 2)
-            return error_set(error, STATUS_UNSUPPORTED,
-                             "cuda: %d heads of %d over %d: they must be a multiple of KV heads, and their "
-                             "size even",
-                             s->n_heads, h.head_dim, h.n_kv_heads);
-    }
-    return STATUS_OK;
-}
-
-static Status check_shape(const DecoderShape *s, Error *error) {
-    const Experts *e = &s->experts;
-    const Latent *l = &s->latent;
-    if (s->hidden_size % 8 || s->intermediate_size % 8 || s->token_size % 8)
-        return error_set(error, STATUS_UNSUPPORTED,
-                         "cuda: hidden size %d, intermediate size %d, %d elements for each layer: sizes must "
-                         "be multiples of 8",
-                         s->hidden_size, s->intermediate_size, s->token_size);
-    if (e->n &&
-        (e->size % 8 || e->shared_size % 8 || e->n > EXPERTS_MOST || e->n_active > EXPERTS_MOST_ACTIVE))
-        return error_set(
-            error, STATUS_UNSUPPORTED,
-            "cuda: %d experts of %d, %d at once, one of %d for all: sizes must be multiples of 8", e->n,
-            e->size, e->n_active, e->shared_size);
-    if (e->beside && s->norm != NORM_RMS)
-        return error_set(error, STATUS_UNSUPPORTED, "cuda: layer norms of experts beside a dense part");
-    if (l->rank && (l->rank % 8 || l->plain_dim % 8 || l->q_rank % 8 || decoder_attended_width(s) % 8 ||
-                    l->rank > HEAD_PRODUCT_COLS || l->plain_dim > HEAD_PRODUCT_COLS))
-        return error_set(error, STATUS_UNSUPPORTED,
-                         "cuda: latents of %d, queries of %d, heads of %d + %d with values of %d: sizes must "
-                         "be multiples of 8, a latent's at most %d",
-                         l->rank, l->q_rank, l->plain_dim, s->rope.rotary_dim, l->value_dim,
-                         HEAD_PRODUCT_COLS);
-    return check_heads(s, error);
-}
-
 static Status cuda_open(const BackendOptions *options, Backend **backend, Error *error) {
     *backend = NULL;
     const DecoderShape *s = options->shape;
     if (options->max_tokens < 1 || options->max_logits < 1)
         return error_set(error, STATUS_USAGE, "cuda: steps of %d tokens with %d rows of logits",
                          options->max_tokens, options->max_logits);
-    Status status = check_shape(s, error);
+    Status status = cuda_check_shape(s, error);
     if (status) return status;
     CudaBackend *cuda = (CudaBackend *)calloc(1, sizeof *cuda);
     if (!cuda) return error_set(error, STATUS_MEMORY, "no memory for a backend");

@@ -36,6 +36,14 @@ struct CudaRoutes {
     int32_t *host_start; // pinned
 };
 
+// Of models with layers that recur (ops/delta.cuh), what their kernels hand to each other.
+struct CudaRecurring {
+    float *mixed;  // [max_tokens, channels] queries, keys and values behind the convolution
+    float2 *rates; // [max_tokens, n_value_heads] γ and β
+    float *dots;   // [max_tokens, n_key_heads] q·k
+    float *rows;   // [max_tokens, 2·n_value_heads] products of Layer.rates
+};
+
 // Memory of the device that a step works in. Its contents mean nothing to the next one.
 struct CudaScratch {
     char *memory;       // of the following, of a fixed size
@@ -48,6 +56,10 @@ struct CudaScratch {
     // values].
     // Of one with orders_inputs, which has none: [max_tokens, widest input], put in order.
     void *low, *expanded;
+    // [max_tokens, gate_width] what gates, and layers that recur beside their channels, are made of.
+    void *gates;
+    int64_t gate_width;
+    CudaRecurring recurring;
     // Of per-layer embeddings: [max_tokens, n_layers·token_size], and what a layer makes of its own, operand type.
     float *of_tokens;
     void *token_part;
@@ -117,6 +129,12 @@ static inline const float2 *cuda_sink_turns(const CudaBackend *cuda, const KvLay
     return cuda->step.sink_rope + (int64_t)kv->rope * cuda->step.n_tokens * pairs;
 }
 
+// Elements of a token in what qkv() of a layer gives, and attend().
+static inline size_t layer_pass_width(const DecoderShape *s, const KvLayer *kv) {
+    return kv->recurs ? (size_t)delta_width(&s->delta)
+                      : (size_t)s->n_heads * (size_t)kv_layer_head_dim(s, kv);
+}
+
 static inline size_t operand_bytes(DType type) {
     return type == DTYPE_F32 ? 4 : 2;
 }
@@ -142,6 +160,11 @@ static inline size_t operand_bytes(DType type) {
             call;                                                                                            \
         }                                                                                                    \
     } while (0)
+
+// ---- shape.cu: STATUS_UNSUPPORTED, unless there are kernels for such layers --------------------------------------------
+
+enum { DELTA_MOST_DIM = 256 }; // elements of a head's keys, and of its values, in layers that recur
+Status cuda_check_shape(const DecoderShape *shape, Error *error);
 
 // ---- gemm/library.cu: cuBLAS and its workspace ---------------------------------------------------------------
 

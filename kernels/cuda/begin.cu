@@ -74,6 +74,7 @@ Status cuda_check_step(const CudaBackend *cuda, const Step *step, Error *error) 
                              step->positions[i], cuda->shape->n_positions);
     }
     int next = 0;
+    const bool recurs = decoder_recurring(cuda->shape) > 0;
     for (int s = 0; s < step->n_sequences; s++) {
         const StepSequence *q = &step->sequences[s];
         if (q->first_token != next || q->n_tokens < 1 || q->n_tokens > step->n_tokens - next)
@@ -98,6 +99,9 @@ Status cuda_check_step(const CudaBackend *cuda, const Step *step, Error *error) 
                 return error_set(error, STATUS_USAGE,
                                  "begin: sequence %d comes after %d tokens, of which slot %d is one's", s,
                                  q->n_earlier, q->earlier[i]);
+        if (recurs && (q->state_from < -1 || q->state_to < 0 || q->state_from == q->state_to))
+            return error_set(error, STATUS_USAGE, "begin: sequence %d goes on from state %d and leaves %d", s,
+                             q->state_from, q->state_to);
         for (int i = 0; i < n_pages(step, q); i++)
             if (q->pages[i] < 0)
                 return error_set(error, STATUS_USAGE, "begin: page %d of sequence %d is at slot %d", i, s,
@@ -166,6 +170,8 @@ static size_t lay_out(CudaStep *step, const StageRoom *room, char *base) {
     step->prefixes = take(n), step->seen = take(n);
     step->temperatures = (float *)take(n);
     step->earlier = take(n * (size_t)room->earlier);
+    step->sequence_of = take(n * (size_t)room->recurs);
+    step->sequences = (RecurringSequence *)take(n * (size_t)room->recurs * sizeof(RecurringSequence) / 4);
     step->tiles = (AttendTile *)take(n * sizeof(AttendTile) / 4);
     step->pages.first = take((size_t)room->pages);
     step->split_tiles = (AttendTile *)take((size_t)room->splits * sizeof(AttendTile) / 4);
@@ -212,6 +218,7 @@ Status cuda_split_plan(const CudaBackend *cuda, const Step *step, const AttendHe
     const Card *card = &cuda->device.card;
     bool evicted = false;
     int n_slots = 0;
+    if (kv && kv->recurs) kv = NULL; // nothing lies in its slots
     for (int s = 0; s < step->n_sequences; s++) {
         evicted = evicted || step->sequences[s].n_evicted > 0;
         if (step->sequences[s].n_slots > n_slots) n_slots = step->sequences[s].n_slots;
@@ -276,7 +283,7 @@ static void fill_splits(const CudaBackend *cuda, const Staging *from, const Stag
 }
 
 StageRoom cuda_stage_room(const CudaBackend *cuda, const Step *step, const SplitPlan *plan) {
-    StageRoom room = {step->n_tokens, 0, 0, decoder_earlier(cuda->shape)};
+    StageRoom room = {step->n_tokens, 0, 0, decoder_earlier(cuda->shape), decoder_recurring(cuda->shape) > 0};
     for (int s = 0; s < step->n_sequences; s++) {
         const StepSequence *q = &step->sequences[s];
         int few = TileCut(step, plan).few_tiles(q);
@@ -293,7 +300,7 @@ static size_t sink_rope_bytes(const Rope *rope, int n_tokens) {
 // With what the graphs of decode/graph.cu have to spare.
 static size_t room_bytes(const CudaBackend *cuda, const StageRoom *needed, const SplitPlan *plan) {
     StageRoom room = {2 * needed->tokens, needed->splits + needed->splits / 4 + 16,
-                      needed->pages + needed->pages / 4 + 64, needed->earlier};
+                      needed->pages + needed->pages / 4 + 64, needed->earlier, needed->recurs};
     CudaStep any;
     size_t sink_bytes = sink_rope_bytes(&cuda->shape->rope, room.tokens);
     return cuda_room_bytes(lay_out(&any, &room, NULL) + sink_bytes) +
@@ -316,7 +323,7 @@ size_t cuda_step_bytes(const CudaBackend *cuda, int n_rows, int n_slots) {
     if (of_one > prompt.splits) prompt.splits = of_one;
     step.kind = STEP_DECODING;
     StageRoom row = cuda_stage_room(cuda, &step, &plan),
-              rows = {n_rows, n_rows * row.splits, n_rows * row.pages, row.earlier};
+              rows = {n_rows, n_rows * row.splits, n_rows * row.pages, row.earlier, row.recurs};
     // As many rows of queries as splits of the longest tiles of few tokens hand to each other; shorter ones about as many.
     SplitPlan wide = plan;
     wide.tokens = most < ATTEND_FEW ? most : ATTEND_FEW;
@@ -380,6 +387,18 @@ static void fill_earlier(const Step *step, const StageRoom *room, CudaStep *to) 
         }
 }
 
+// What layers that recur go by; of sequences and tokens beyond the step's nothing.
+static void fill_sequences(const Step *step, const StageRoom *room, CudaStep *to) {
+    if (!room->recurs) return;
+    for (int i = 0; i < room->tokens; i++)
+        to->sequence_of[i] = -1, to->sequences[i] = RecurringSequence{0, 0, -1, -1};
+    for (int s = 0; s < step->n_sequences; s++) {
+        const StepSequence *q = &step->sequences[s];
+        to->sequences[s] = RecurringSequence{q->first_token, q->n_tokens, q->state_from, q->state_to};
+        for (int t = 0; t < q->n_tokens; t++) to->sequence_of[q->first_token + t] = s;
+    }
+}
+
 static bool all_in_order(const Step *step) {
     for (int s = 0; s < step->n_sequences; s++)
         if (!step->sequences[s].in_order) return false;
@@ -396,6 +415,7 @@ static void fill_step(const CudaBackend *cuda, const Staging *from, const StageR
     to->slot_positions = step->slot_positions;
     fill_tokens(cuda->shape, from, room->tokens, to);
     fill_earlier(step, room, to);
+    fill_sequences(step, room, to);
     to->few_tokens = from->plan->tokens, to->tile_tokens = tile_tokens(&from->plan->heads);
     fill_tiles(from, to);
     fill_splits(cuda, from, room, to);

@@ -30,6 +30,21 @@ struct Chosen {
     const char *qkv, *heads, *tiles, *few, *out, *gate_up, *down, *logits;
 };
 
+// A sequence of a step, as layers that recur see it: its tokens, and the states that it goes on from and leaves behind
+// (StepSequence.state_from and state_to). to -1: there is no such sequence.
+struct RecurringSequence {
+    int32_t first_token, n_tokens, from, to;
+};
+
+// What attend() multiplies its results with: sigmoid(products + bias), [n_tokens, stride] of which the first `width`. That
+// of a layer that qkv() has seen last; products NULL: it has none.
+struct AttentionGate {
+    void *products;
+    DType type;        // of them
+    const float *bias; // [width]; NULL: none
+    int width, stride;
+};
+
 // Arrays lie in the backend's scratch on the device. Tiles of many tokens come first, then those of few; the latter are
 // cut into splits. Few: one, or all of a short step of kind ANY.
 struct CudaStep {
@@ -45,6 +60,9 @@ struct CudaStep {
     int32_t *ids, *positions, *slots, *n_evicted; // [n_tokens]
     int32_t *rope_sets;                           // [n_tokens]
     int32_t *earlier; // [n_tokens, StageRoom.earlier] slots of the tokens before, the nearest first; -1: none
+    // Where layers recur, else of no elements: [n_tokens] a token's sequence, -1: it has none, and [n_tokens] sequences.
+    int32_t *sequence_of;
+    RecurringSequence *sequences;
     int32_t *prefixes, *seen; // [n_tokens] of their sequences, n_prefix; the last positions that they see
     int32_t *drawn;           // [n_tokens] rows of scratch.drawn that hold their ids; -1: ids does
     float *temperatures;      // [n_tokens] of queries: kernels/temperature.h
@@ -61,6 +79,7 @@ struct CudaStep {
     bool flat_large;         // the ring of the flat GEMM that was launched last: flat/flat_wgmma.cuh
     Chosen chosen;           // what its ops have taken so far
     Chosen before;           // of a narrowed step: what those of all tokens had taken
+    AttentionGate gate;
 };
 
 // How a step's tiles of few tokens are cut: for these heads over such a cache.
@@ -78,6 +97,7 @@ struct SplitPlan {
 struct StageRoom {
     int tokens, splits, pages;
     int earlier; // decoder_earlier()
+    int recurs;  // 1: layers do, and sequences have states
 };
 
 // A step as it is taken over.

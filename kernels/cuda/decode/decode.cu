@@ -117,12 +117,12 @@ static bool layer_reorders(const Layer *layer) {
 }
 
 // Whether there is code for such a layer: a gated feed-forward part, no biases but attention's and those of experts,
-// inputs in their order, norms of heads; experts in all layers or in none; behind a part a norm of what fits in registers, and then neither W8
+// inputs in their order, norms of heads, no gate behind attention; experts in all layers or in none; behind a part a norm of what fits in registers, and then neither W8
 // nor experts.
 static bool layer_decodable(const DecoderShape *s, const Layer *layer, bool whole_head) {
     const bool post = layer->attn_post_norm.weight || layer->ffn_post_norm.weight;
-    if (!layer->gated || layer->row_norms || layer->v_norm || layer->x_scale != 1 ||
-        (layer->router != NULL) != (s->experts.n > 0))
+    if (!layer->gated || layer->row_norms || layer->v_norm || layer->attn_gate.rows || layer->recurs ||
+        layer->x_scale != 1 || (layer->router != NULL) != (s->experts.n > 0))
         return false;
     if (layer->router) return experts_decodable(s) && !post;
     if (layer->b_gate || layer->b_up || layer->b_down || layer_reorders(layer)) return false;

@@ -2,6 +2,7 @@
 // tiles of few by the kernels that dispatch.h names.
 #include "kernels/cuda/attention/latent.cuh"
 #include "kernels/cuda/attention/split.cuh"
+#include "kernels/cuda/ops/products.cuh"
 
 // Whether rows, strides and beginnings of the cache are multiples of 16 bytes.
 static bool in_whole_pieces(const KvLayer &kv, int head_dim) {
@@ -103,11 +104,11 @@ Status cuda_attend(Backend *backend, const void *q, const KvLayer *kv, int windo
     const DecoderShape *s = cuda->shape;
     AttendCall call = {};
     call.heads = AttendHeads{s->n_heads, kv_layer_heads(s, kv), kv_layer_head_dim(s, kv)};
-    Status status = kv_layer_check(kv, call.heads.head_dim, error);
+    Status status = kv->recurs ? STATUS_OK : kv_layer_check(kv, call.heads.head_dim, error);
     if (status) return error_prefix(error, "attend: ");
-    if (kv->convolves) { // qkv() has done all there is to do
-        const size_t bytes = (size_t)cuda->step.n_tokens * (size_t)s->n_heads * (size_t)call.heads.head_dim *
-                             (cuda->operand == DTYPE_F32 ? 4 : 2);
+    if (kv->convolves || kv->recurs) { // qkv() has done all there is to do
+        const size_t bytes =
+            (size_t)cuda->step.n_tokens * layer_pass_width(s, kv) * operand_bytes(cuda->operand);
         return y == q
                    ? STATUS_OK
                    : cuda_check(cudaMemcpyAsync(y, q, bytes, cudaMemcpyDeviceToDevice, cuda->device.stream),
@@ -121,5 +122,6 @@ Status cuda_attend(Backend *backend, const void *q, const KvLayer *kv, int windo
     call.window = window;
     call.scale = s->attention_scale, call.cap = s->attention_cap;
     call.alibi = !s->alibi ? 0 : s->alibi_scaled ? s->attention_scale : 1;
-    return cuda_attend_step(cuda, &call, error);
+    status = cuda_attend_step(cuda, &call, error);
+    return status ? status : gate_apply(cuda, y, error);
 }

@@ -32,16 +32,20 @@ Status cuda_narrow(Backend *backend, const Step *step, const NarrowRows *rows, c
                    Error *error) {
     CudaBackend *cuda = cuda_backend(backend);
     const DecoderShape *s = cuda->shape;
-    const size_t heads = (size_t)s->n_heads * (size_t)kv_layer_head_dim(s, kv);
+    const AttentionGate gate = cuda->step.gate;
     if (step->n_tokens < 1 || step->n_tokens > NARROW_MOST)
         return error_set(error, STATUS_USAGE, "narrow: %d tokens, 1 to %d may be", step->n_tokens,
                          NARROW_MOST);
     Status status =
         to_front(cuda, step, rows->tokens, (size_t)s->hidden_size * sizeof(float), rows->x, error);
     if (!status)
-        status = to_front(cuda, step, rows->tokens, heads * operand_bytes(cuda->operand), rows->q, error);
+        status = to_front(cuda, step, rows->tokens, layer_pass_width(s, kv) * operand_bytes(cuda->operand),
+                          rows->q, error);
+    if (!status && gate.products)
+        status = to_front(cuda, step, rows->tokens, (size_t)gate.stride * operand_bytes(gate.type),
+                          gate.products, error);
     const Chosen before = cuda->step.chosen;
     if (!status) status = cuda_begin(backend, step, kv, error);
-    if (!status) cuda->step.before = before;
+    if (!status) cuda->step.before = before, cuda->step.gate = gate;
     return status;
 }

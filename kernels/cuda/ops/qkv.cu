@@ -4,6 +4,8 @@
 #include "kernels/cuda/heads.cuh"
 #include "kernels/cuda/latent/latent.cuh"
 #include "kernels/cuda/ops/convolve.cuh"
+#include "kernels/cuda/ops/delta.cuh"
+#include "kernels/cuda/ops/products.cuh"
 #include "kernels/cuda/rope.cuh"
 #include "kernels/temperature.h"
 
@@ -83,6 +85,11 @@ Status cuda_qkv(Backend *backend, const Layer *layer, const void *x, const KvLay
     CudaBackend *cuda = cuda_backend(backend);
     const DecoderShape *s = cuda->shape;
     const int n = cuda->step.n_tokens;
+    cuda->step.gate = AttentionGate{};
+    if (layer->recurs) {
+        Status status = delta_qkv(cuda, layer, (const float *)x, kv, q, error);
+        return status ? error_prefix(error, "qkv: ") : STATUS_OK;
+    }
     if (s->latent.rank > 0) {
         Status status = kv_layer_check(kv, s->head_dim, error);
         if (!status) status = latent_qkv(cuda, layer, (const float *)x, kv, q, error);
@@ -102,6 +109,10 @@ Status cuda_qkv(Backend *backend, const Layer *layer, const void *x, const KvLay
         status = store_products(cuda, layer, &gemm, error);
         if (!status) status = finish_heads(cuda, a, layer, NULL, q, error);
     }
+    if (!status && layer->attn_gate.rows) {
+        LayerInput input = {(const float *)x, layer->attn_norm, layer->orders.qkv, gemm};
+        status = gate_make(cuda, layer, &input, error);
+    }
     return status ? error_prefix(error, "qkv: ") : STATUS_OK;
 }
 
@@ -114,6 +125,8 @@ Status cuda_row_products(Backend *backend, const Layer *layer, const void *x, co
     Gemm gemm = {&layer->qkv, NULL, a.n_tokens, EPILOGUE_STORE, q};
     gemm.order = layer->orders.qkv, gemm.chosen = &cuda->step.chosen.qkv;
     Status status = kv_layer_check(kv, a.head_dim, error);
+    if (!status && layer->attn_gate.rows) // of which a card would need a part
+        status = error_set(error, STATUS_UNSUPPORTED, "a gate behind attention over several cards");
     if (!status) status = gemm_take_norm(cuda, &gemm, (const float *)x, NULL, layer->attn_norm, error);
     if (!status) status = store_products(cuda, layer, &gemm, error);
     if (status) return error_prefix(error, "qkv: ");

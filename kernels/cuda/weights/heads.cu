@@ -3,13 +3,15 @@
 
 // Rows of a layer's queries, and of its keys and of its values: 0 where these are another layer's.
 struct HeadRows {
-    int64_t q, kv;
+    int64_t q, k, v;
 };
 static HeadRows rows_of(const DecoderShape *s, const LayerWeights *h) {
     const LayerHeads heads = layer_heads(s, h->index);
-    const int64_t kv = layer_key_rows(&heads);
-    return HeadRows{(int64_t)s->n_heads * heads.head_dim,
-                    heads.lender == h->index || !s->heads_of_layers ? kv : 0};
+    const DeltaRule *d = &s->delta;
+    const int64_t keys = (int64_t)d->n_key_heads * d->key_dim;
+    if (heads.recurs) return HeadRows{keys, keys, delta_width(d)};
+    const int64_t kv = heads.lender == h->index || !s->heads_of_layers ? layer_key_rows(&heads) : 0;
+    return HeadRows{(int64_t)s->n_heads * heads.head_dim, kv, kv};
 }
 
 // ---- layout ------------------------------------------------------------------------------------------------------
@@ -39,17 +41,17 @@ static void lay_out_latent(const DecoderShape *s, const LayerWeights *h, Layer *
 void heads_lay_out(const DecoderShape *s, const LayerWeights *h, Layer *layer, Arena *a) {
     if (s->latent.rank > 0) return lay_out_latent(s, h, layer, a);
     const HeadRows rows = rows_of(s, h);
-    const int64_t q = rows.q, kv = rows.kv;
-    if (h->bq.data || h->bk.data || h->bv.data) layer->b_qkv = (float *)a->take((size_t)(q + 2 * kv) * 4);
+    const int64_t all = rows.q + rows.k + rows.v;
+    if (h->bq.data || h->bk.data || h->bv.data) layer->b_qkv = (float *)a->take((size_t)all * 4);
     Format fq = format_of(h->wq.type), fk = format_of(h->wk.type), fv = format_of(h->wv.type);
-    layer->qkv = Linear{{}, 1, (int)(q + 2 * kv), s->hidden_size};
-    if (kv == 0 || (fq == fk && fk == fv)) {
-        layer->qkv.part[0] = a->weight(&h->wq, q + 2 * kv);
+    layer->qkv = Linear{{}, 1, (int)all, s->hidden_size};
+    if (rows.k == 0 || (fq == fk && fk == fv)) {
+        layer->qkv.part[0] = a->weight(&h->wq, all);
     } else {
         layer->qkv.n_parts = 3;
-        layer->qkv.part[0] = a->weight(&h->wq, q);
-        layer->qkv.part[1] = a->weight(&h->wk, kv);
-        layer->qkv.part[2] = a->weight(&h->wv, kv);
+        layer->qkv.part[0] = a->weight(&h->wq, rows.q);
+        layer->qkv.part[1] = a->weight(&h->wk, rows.k);
+        layer->qkv.part[2] = a->weight(&h->wv, rows.v);
     }
 }
 
@@ -71,19 +73,20 @@ Status heads_upload(CudaBackend *cuda, const LayerWeights *h, const Layer *layer
     const DecoderShape *s = cuda->shape;
     if (s->latent.rank > 0) return upload_latent(cuda, h, layer, error);
     const HeadRows rows = rows_of(s, h);
-    const int64_t q = rows.q, kv = rows.kv;
     const Matrix *biases[] = {&h->bq, &h->bk, &h->bv};
-    int64_t sizes[] = {q, kv, kv};
+    int64_t sizes[] = {rows.q, rows.k, rows.v};
     Status status = STATUS_OK;
     if (layer->b_qkv)
-        status = upload_vectors(cuda, VectorList{biases, sizes, kv > 0 ? 3 : 1, 1}, 0, layer->b_qkv, error);
+        status =
+            upload_vectors(cuda, VectorList{biases, sizes, rows.k > 0 ? 3 : 1, 1}, 0, layer->b_qkv, error);
 
     const Weight *part = layer->qkv.part;
     bool merged = layer->qkv.n_parts == 1;
     if (!status) status = upload_rows(cuda, &h->wq, &part[0], 0, 1, error);
-    if (status || kv == 0) return status;
-    status = upload_rows(cuda, &h->wk, &part[merged ? 0 : 1], merged ? q : 0, 1, error);
-    return status ? status : upload_rows(cuda, &h->wv, &part[merged ? 0 : 2], merged ? q + kv : 0, 1, error);
+    if (status || rows.k == 0) return status;
+    status = upload_rows(cuda, &h->wk, &part[merged ? 0 : 1], merged ? rows.q : 0, 1, error);
+    return status ? status
+                  : upload_rows(cuda, &h->wv, &part[merged ? 0 : 2], merged ? rows.q + rows.k : 0, 1, error);
 }
 
 // ---- what there has to be ----------------------------------------------------------------------------------------
@@ -129,7 +132,7 @@ Status heads_check(const DecoderShape *s, const LayerWeights *h, Error *error) {
     const HeadRows rows = rows_of(s, h);
     const int64_t hidden = s->hidden_size;
     status = layout_check_matrix("wq", &h->wq, rows.q, hidden, error);
-    if (status || rows.kv == 0) return status;
-    status = layout_check_matrix("wk", &h->wk, rows.kv, hidden, error);
-    return status ? status : layout_check_matrix("wv", &h->wv, rows.kv, hidden, error);
+    if (status || rows.k == 0) return status;
+    status = layout_check_matrix("wk", &h->wk, rows.k, hidden, error);
+    return status ? status : layout_check_matrix("wv", &h->wv, rows.v, hidden, error);
 }

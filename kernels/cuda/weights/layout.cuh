@@ -57,6 +57,12 @@ void heads_lay_out(const DecoderShape *s, const LayerWeights *h, Layer *layer, A
 Status heads_upload(CudaBackend *cuda, const LayerWeights *h, const Layer *layer, Error *error);
 Status heads_check(const DecoderShape *s, const LayerWeights *h, Error *error);
 
+// ---- gates.cu: gates behind attention, and what else layers that recur have of matrices -------------------------
+
+void gates_lay_out(const DecoderShape *s, const LayerWeights *h, Layer *layer, Arena *a);
+Status gates_upload(CudaBackend *cuda, const LayerWeights *h, const Layer *layer, Error *error);
+Status gates_check(const DecoderShape *s, const LayerWeights *h, Error *error);
+
 // ---- orders.cu: the orders in which a layer takes its inputs -----------------------------------------------------
 
 void orders_lay_out(const LayerWeights *h, Layer *layer, Arena *a);

@@ -17,12 +17,12 @@ __global__ void __launch_bounds__(128) uniform_kernel(Weight w, int *found) {
     }
 }
 
-enum { LINEARS = 4 };
+enum { LINEARS = 5 };
 
 // Of one layer, by memory for its answers. False: the device failed, which leaves inputs in 16 bits.
 static bool find_uniform(CudaBackend *cuda, Layer *l, int *found) {
     int host[LINEARS];
-    Linear *all[LINEARS] = {&l->qkv, &l->out, &l->gate_up, &l->down};
+    Linear *all[LINEARS] = {&l->qkv, &l->out, &l->gate_up, &l->down, &l->attn_gate};
     cudaStream_t stream = cuda->device.stream;
     cudaMemsetAsync(found, 0xff, sizeof host, stream);
     for (int i = 0; i < LINEARS && !l->router; i++) {

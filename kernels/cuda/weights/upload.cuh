@@ -33,7 +33,7 @@ Status upload_vectors(CudaBackend *cuda, const VectorList &list, float offset, f
 // ---- weights.cu: a layer in memory of layer_bytes() ----------------------------------------------------------
 
 size_t layer_bytes(const DecoderShape *shape, const LayerWeights *host);
-Status layer_check(const DecoderShape *shape, const LayerWeights *host, Error *error);
+Status layer_check(const CudaBackend *cuda, const LayerWeights *host, Error *error);
 Status layer_load(CudaBackend *cuda, const LayerWeights *host, char *memory, Layer *layer, Error *error);
 
 // Copies bytes of any host memory on their way with the others.

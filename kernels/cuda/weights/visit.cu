@@ -34,7 +34,7 @@ static int64_t visit_room(const Backend *backend, const LayerWeights *layers, in
 static Status visit_open(Backend *backend, const LayerWeights *layers, int n, Error *error) {
     CudaBackend *cuda = cuda_backend(backend);
     Status status = STATUS_OK;
-    for (int l = 0; l < n && !status; l++) status = layer_check(cuda->shape, &layers[l], error);
+    for (int l = 0; l < n && !status; l++) status = layer_check(cuda, &layers[l], error);
     if (status || cuda->visit) return status;
     Visit *visit = (Visit *)calloc(1, sizeof *visit);
     if (!visit) return error_set(error, STATUS_MEMORY, "no memory for layers that visit");

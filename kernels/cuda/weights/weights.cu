@@ -22,7 +22,7 @@ static bool common_format(DType a, DType b, Format *format) {
     return !(fine && with_min);
 }
 
-enum { LAYER_VECTORS = 25 };
+enum { LAYER_VECTORS = 29 };
 
 // Experts one below the other in the matrices of a layer's feed-forward part, and its intermediate size.
 static int64_t experts_of(const DecoderShape *s, const LayerWeights *h) {
@@ -47,7 +47,9 @@ static void vectors_of_layer(const DecoderShape *s, const LayerWeights *h, Layer
     const int64_t head = heads.head_dim;
     const float of_router = s->experts.beside ? 1 / sqrtf((float)hidden) : 1;
     const bool rows = layer_norms_rows(s, h), apart = rows || s->head_layer_norms;
-    const bool latent = attends(h) && s->latent.rank > 0;
+    const bool latent = attends(h) && s->latent.rank > 0, recurs = attends(h) && heads.recurs;
+    const int64_t taps = recurs ? delta_channels(&s->delta) * s->delta.taps : hidden * s->convolution.taps,
+                  values = s->delta.n_value_heads;
     float offset = s->norm_offset;
     l->row_norms = rows;
     const Vector all[LAYER_VECTORS] = {
@@ -60,8 +62,12 @@ static void vectors_of_layer(const DecoderShape *s, const LayerWeights *h, Layer
         {"q_norm", &h->q_norm, apart ? head * s->n_heads : head, offset, 1, false, &l->q_norm},
         {"k_norm", &h->k_norm, apart ? head * heads.n_kv_heads : head, offset, 1, false, &l->k_norm},
         {"v_norm", &h->v_norm, head, 0, 1, false, &l->v_norm},
-        {"conv", &h->conv, hidden * s->convolution.taps, 0, 1, attends(h) && heads.convolves, &l->conv},
+        {"conv", &h->conv, taps, 0, 1, recurs || (attends(h) && heads.convolves), &l->conv},
         {"conv_bias", &h->conv_bias, hidden, 0, 1, false, &l->conv_bias},
+        {"attn_gate_bias", &h->attn_gate_bias, head * s->n_heads, 0, 1, false, &l->attn_gate_bias},
+        {"decay_rate", &h->decay_rate, values, 0, 1, recurs, &l->decay_rate},
+        {"decay_bias", &h->decay_bias, values, 0, 1, recurs, &l->decay_bias},
+        {"state_norm", &h->state_norm, s->delta.value_dim, 0, 1, recurs, &l->state_norm},
         {"bo", &h->bo, hidden, 0, 1, false, &l->bo},
         {"b_gate", &h->b_gate, wide, 0, 1, false, &l->b_gate},
         {"b_up", &h->b_up, wide, 0, 1, false, &l->b_up},
@@ -107,6 +113,7 @@ static void lay_out_layer(const DecoderShape *s, const LayerWeights *h, Layer *l
     layer->xielu = h->xielu;
     if (attends(h)) {
         heads_lay_out(s, h, layer, a);
+        gates_lay_out(s, h, layer, a);
         layer->qkv.input_scale = input_scale(&h->wq, &h->wk, &h->wv);
         layer->out = Linear{{a->weight(&h->wo, hidden)}, 1, (int)hidden, (int)h->wo.cols};
         layer->out.input_scale = h->wo.input_scale;
@@ -158,6 +165,7 @@ static Status upload_layer(CudaBackend *cuda, const LayerWeights *h, Layer *laye
     status = vectors_upload(cuda, vectors, LAYER_VECTORS, error);
     if (!status) status = orders_upload(cuda, h, layer, error);
     if (!status && attends(h)) status = heads_upload(cuda, h, layer, error);
+    if (!status && attends(h)) status = gates_upload(cuda, h, layer, error);
     if (!status && attends(h)) status = upload_rows(cuda, &h->wo, &layer->out.part[0], 0, 1, error);
     if (status || !rests(h)) return status;
     status = upload_gate_up(cuda, &h->w_gate, &h->w_up, &layer->gate_up.part[0], error);
@@ -216,14 +224,16 @@ static Status check_experts(const DecoderShape *s, const LayerWeights *h, Error 
 
 static Status check_layer(const DecoderShape *s, const LayerWeights *h, Layer *layer, Error *error) {
     const int64_t hidden = s->hidden_size,
-                  attended = s->latent.rank > 0 ? decoder_attended_width(s)
-                                                : (int64_t)s->n_heads * layer_heads(s, h->index).head_dim;
+                  attended = layer_heads(s, h->index).recurs ? delta_width(&s->delta)
+                             : s->latent.rank > 0            ? decoder_attended_width(s)
+                                                  : (int64_t)s->n_heads * layer_heads(s, h->index).head_dim;
     Vector vectors[LAYER_VECTORS];
     vectors_of_layer(s, h, layer, vectors);
     Status status = vectors_check(vectors, LAYER_VECTORS, error);
     const char *fault = layer_xielu_fault(s, h);
     if (!status && fault) status = error_set(error, STATUS_UNSUPPORTED, "cuda: %s", fault);
     if (!status && attends(h)) status = heads_check(s, h, error);
+    if (!status && attends(h)) status = gates_check(s, h, error);
     if (!status && attends(h)) status = layout_check_matrix("wo", &h->wo, hidden, attended, error);
     if (status || !rests(h)) return status;
     if (s->token_size)
@@ -250,9 +260,12 @@ size_t layer_bytes(const DecoderShape *shape, const LayerWeights *host) {
     return arena.used;
 }
 
-Status layer_check(const DecoderShape *shape, const LayerWeights *host, Error *error) {
+Status layer_check(const CudaBackend *cuda, const LayerWeights *host, Error *error) {
     Layer layer = {};
-    return check_layer(shape, host, &layer, error);
+    const Status status = check_layer(cuda->shape, host, &layer, error);
+    if (status || host->attn_gate.rows <= cuda->scratch.gate_width) return status;
+    return error_set(error, STATUS_UNSUPPORTED, "cuda: attn_gate of %lld rows, of which open() was not told",
+                     (long long)host->attn_gate.rows);
 }
 
 Status layer_load(CudaBackend *cuda, const LayerWeights *host, char *memory, Layer *layer, Error *error) {
@@ -266,7 +279,7 @@ Status cuda_load_layer(Backend *backend, const LayerWeights *host, Layer **out, 
     *out = NULL;
     Layer *layer = (Layer *)calloc(1, sizeof *layer);
     if (!layer) return error_set(error, STATUS_MEMORY, "no memory for a layer");
-    Status status = layer_check(cuda->shape, host, error);
+    Status status = layer_check(cuda, host, error);
     if (!status) {
         const size_t bytes = layer_bytes(cuda->shape, host);
         status = cuda_check(device_allocate(&cuda->device, &layer->memory, bytes), error,

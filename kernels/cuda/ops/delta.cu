@@ -1,0 +1,247 @@
+// qkv of a layer that recurs, for any number of tokens of any sequences: see delta.cuh.
+#include "kernels/cuda/activation.cuh"
+#include "kernels/cuda/device/launch.cuh"
+#include "kernels/cuda/ops/delta.cuh"
+
+enum { DELTA_WARPS = 4, DELTA_THREADS = 32 * DELTA_WARPS };
+
+// ---- the convolution ---------------------------------------------------------------------------------------------
+
+// A warp a head of keys and its queries, or a head of values, of a token; the warps of a block have neighbouring tokens, which
+// read each other's c. Grid: [n_tokens / 4, n_key_heads + n_value_heads], block: 128.
+__global__ void __launch_bounds__(DELTA_THREADS) delta_mix_kernel(const __grid_constant__ DeltaArguments a) {
+    const DeltaRule &rule = a.rule;
+    const int token = blockIdx.x * DELTA_WARPS + threadIdx.x / 32, lane = threadIdx.x % 32,
+              head = (int)blockIdx.y - rule.n_key_heads; // of values
+    let_next_begin();
+    kernels_before();
+    if (token >= a.n_tokens || a.sequence_of[token] < 0) return;
+    const RecurringSequence s = a.sequences[a.sequence_of[token]];
+    const int t = token - s.first_token;
+    const bool last = t == s.n_tokens - 1;
+    float *mixed = a.between.mixed + (int64_t)token * a.channels;
+    if (head >= 0) {
+        const int first = 2 * rule.n_key_heads * rule.key_dim + head * rule.value_dim;
+        for (int i = lane; i < rule.value_dim; i += 32) {
+            mixed[first + i] = delta_mixed(a, s, t, first + i);
+            if (last) delta_leave_c(a, s, first + i);
+        }
+        if (lane == 0)
+            a.between.rates[(int64_t)token * rule.n_value_heads + head] = delta_rates(a, token, head);
+        return;
+    }
+    const int of_q = blockIdx.y * rule.key_dim, of_k = of_q + rule.n_key_heads * rule.key_dim;
+    float q[DELTA_LANE], k[DELTA_LANE];
+#pragma unroll
+    for (int e = 0; e < DELTA_LANE; e++) {
+        const int i = lane + 32 * e;
+        q[e] = k[e] = 0;
+        if (i >= rule.key_dim) continue;
+        q[e] = delta_mixed(a, s, t, of_q + i), k[e] = delta_mixed(a, s, t, of_k + i);
+        if (last) delta_leave_c(a, s, of_q + i), delta_leave_c(a, s, of_k + i);
+    }
+    const float dot = delta_scale_keys(q, k, rule.key_dim);
+#pragma unroll
+    for (int e = 0; e < DELTA_LANE; e++)
+        if (lane + 32 * e < rule.key_dim)
+            mixed[of_q + lane + 32 * e] = q[e], mixed[of_k + lane + 32 * e] = k[e];
+    if (lane == 0) a.between.dots[(int64_t)token * rule.n_key_heads + blockIdx.y] = dot;
+}
+
+// ---- the recurrence ----------------------------------------------------------------------------------------------
+
+enum { DELTA_COLUMNS = 8 * DELTA_WARPS, DELTA_STAGES = 3 };
+
+// What a block needs of some tokens. Of rows and columns that a head has not, and of tokens beyond the last: zeros.
+template <int J> struct DeltaTokens {
+    static constexpr int N = J == 8 ? 4 : 8;
+    float q[N][32 * J], k[N][32 * J], v[N][DELTA_COLUMNS];
+    float2 rates[N];
+    float dots[N];
+};
+
+// A lane's vectors of a token's k and q, out of shared memory in one go.
+template <int J> struct DeltaKeys {
+    float4 own_q[J], own_k[J];
+    __device__ DeltaKeys(const DeltaTokens<J> &tokens, int t) {
+#pragma unroll
+        for (int j = 0; j < J; j++) {
+            own_q[j] = *(const float4 *)&tokens.q[t][DeltaState<J>::row(j, 0)];
+            own_k[j] = *(const float4 *)&tokens.k[t][DeltaState<J>::row(j, 0)];
+        }
+    }
+    __device__ float4 q(int j) const {
+        return own_q[j];
+    }
+    __device__ float4 k(int j) const {
+        return own_k[j];
+    }
+};
+
+// Asks for tokens first, first + 1, … of a sequence, for a head's columns from `column` on, in pieces of 16 bytes.
+template <int J>
+__device__ inline void delta_ask(const DeltaArguments &a, const RecurringSequence &s, int first, int head,
+                                 int column, DeltaTokens<J> *to) {
+    constexpr int N = DeltaTokens<J>::N, ROW = 8 * J, EACH = 2 * ROW + DELTA_COLUMNS / 4;
+    const DeltaRule &rule = a.rule;
+    const int key = delta_key_head(rule, head), keys = rule.n_key_heads * rule.key_dim;
+    for (int p = threadIdx.x; p < N * EACH; p += DELTA_THREADS) {
+        const int t = p / EACH, r = p % EACH;
+        const bool is_v = r >= 2 * ROW, is_k = !is_v && r >= ROW;
+        const int i = (is_v ? r - 2 * ROW : is_k ? r - ROW : r) * 4;
+        const bool there = first + t < s.n_tokens && (is_v ? column + i < rule.value_dim : i < rule.key_dim);
+        const int channel =
+            is_v ? 2 * keys + head * rule.value_dim + column + i : (is_k ? keys : 0) + key * rule.key_dim + i;
+        const float *from =
+            a.between.mixed + (there ? (int64_t)(s.first_token + first + t) * a.channels + channel : 0);
+        float *where = is_v ? &to->v[t][i] : is_k ? &to->k[t][i] : &to->q[t][i];
+        copy_piece<16>(shared_at(where), from, there);
+    }
+    const int t = threadIdx.x % 32;
+    if (t >= N || threadIdx.x >= 64) return;
+    const bool there = first + t < s.n_tokens;
+    const int64_t token = there ? s.first_token + first + t : 0;
+    if (threadIdx.x < 32)
+        copy_piece<8>(shared_at(&to->rates[t]), a.between.rates + token * rule.n_value_heads + head, there);
+    else
+        copy_piece<4>(shared_at(&to->dots[t]), a.between.dots + token * rule.n_key_heads + key, there);
+}
+
+// A block 32 columns of a head's S, of a sequence: a warp 8 of them, as DeltaState says, through all of its tokens, of which
+// DELTA_STAGES - 1 stages are on their way. No warp needs another's sums. Grid: [value_dim / 32, n_value_heads, sequences],
+// block: 128.
+template <int J>
+__global__ void __launch_bounds__(DELTA_THREADS) delta_rule_kernel(const __grid_constant__ DeltaArguments a) {
+    constexpr int N = DeltaTokens<J>::N;
+    __shared__ __align__(16) DeltaTokens<J> stages[DELTA_STAGES];
+    const DeltaRule &rule = a.rule;
+    const int head = blockIdx.y, first_column = blockIdx.x * DELTA_COLUMNS, of_warp = threadIdx.x / 32 * 8,
+              column = first_column + of_warp; // of the warp
+    const bool there = column < rule.value_dim;
+    const RecurringSequence s =
+        a.sequences[blockIdx.z]; // these, and the state before, are there since begin()
+    DeltaState<J> state;
+    let_next_begin();
+    if (s.to < 0) return;
+    const int own = column + threadIdx.x % 4 * 2;
+    state.load(there && s.from >= 0 ? delta_head(a, s.from, head) + own : NULL, rule.key_dim, rule.value_dim);
+    kernels_before();
+    const int n_stages = (s.n_tokens + N - 1) / N;
+    for (int i = 0; i < DELTA_STAGES - 1; i++) {
+        if (i < n_stages) delta_ask<J>(a, s, i * N, head, first_column, &stages[i]);
+        end_copies();
+    }
+    const int value = of_warp + DeltaState<J>::own_column();
+    float *raw = a.raw + (int64_t)s.first_token * a.width + head * rule.value_dim + first_column + value;
+    for (int i = 0; i < n_stages; i++) {
+        await_copies<DELTA_STAGES - 2>();
+        __syncthreads(); // all have asked for this stage's, and are done with the one before, whose place is free
+        const int ahead = i + DELTA_STAGES - 1;
+        if (ahead < n_stages)
+            delta_ask<J>(a, s, ahead * N, head, first_column, &stages[ahead % DELTA_STAGES]);
+        end_copies();
+        const DeltaTokens<J> &tokens = stages[i % DELTA_STAGES];
+        const int n = min(N, s.n_tokens - i * N);
+        DeltaKeys<J> keys(tokens, 0);
+#pragma unroll 2
+        for (int t = 0; t < n; t++) {
+            const DeltaKeys<J> next(tokens, min(t + 1, N - 1));
+            const float y = state.step(tokens.rates[t], tokens.dots[t], tokens.v[t][value], keys);
+            if (there && DeltaState<J>::stores_column()) *raw = y;
+            raw += a.width, keys = next;
+        }
+    }
+    if (there) state.store(delta_head(a, s.to, head) + own, rule.key_dim, rule.value_dim);
+}
+
+// ---- the end -----------------------------------------------------------------------------------------------------
+
+// A warp a head of values of a token. Grid: [n_tokens / 4, n_value_heads], block: 128.
+template <class T>
+__global__ void __launch_bounds__(DELTA_THREADS)
+    delta_end_kernel(const __grid_constant__ DeltaArguments a, T *y) {
+    const int token = blockIdx.x * DELTA_WARPS + threadIdx.x / 32, head = blockIdx.y;
+    let_next_begin();
+    kernels_before();
+    if (token >= a.n_tokens || a.sequence_of[token] < 0) return;
+    const int64_t at = (int64_t)token * a.width + head * a.rule.value_dim;
+    delta_end_head<T>(a, token, head, a.raw + at, y + at);
+}
+
+// ---- the op ------------------------------------------------------------------------------------------------------
+
+template <int J> static cudaError_t launch_rule(const CudaBackend *cuda, const DeltaArguments &a, dim3 grid) {
+    return launch_dependent(cuda, delta_rule_kernel<J>, grid, DELTA_THREADS, 0, a);
+}
+
+// n_rows of a.sequences.
+static cudaError_t launch_all(const CudaBackend *cuda, const DeltaArguments &a, int n_rows, void *y) {
+    const DeltaRule *rule = &a.rule;
+    const unsigned tokens = (unsigned)(a.n_tokens + DELTA_WARPS - 1) / DELTA_WARPS;
+    const dim3 grid((rule->value_dim + DELTA_COLUMNS - 1) / DELTA_COLUMNS, rule->n_value_heads, n_rows);
+    cudaError_t code = launch_dependent(
+        cuda, delta_mix_kernel, dim3(tokens, rule->n_key_heads + rule->n_value_heads), DELTA_THREADS, 0, a);
+    if (code == cudaSuccess)
+        code = rule->key_dim <= 32    ? launch_rule<1>(cuda, a, grid)
+               : rule->key_dim <= 64  ? launch_rule<2>(cuda, a, grid)
+               : rule->key_dim <= 128 ? launch_rule<4>(cuda, a, grid)
+                                      : launch_rule<8>(cuda, a, grid);
+    if (code == cudaSuccess)
+        WITH_OPERAND(cuda,
+                     (code = launch_dependent(cuda, delta_end_kernel<T>, dim3(tokens, rule->n_value_heads),
+                                              DELTA_THREADS, 0, a, (T *)y)));
+    return code;
+}
+
+static DeltaArguments delta_arguments(const CudaBackend *cuda, const Layer *layer, const KvLayer *kv) {
+    DeltaArguments a = {};
+    a.rule = cuda->shape->delta;
+    a.n_tokens = cuda->step.n_tokens;
+    a.channels = (int)delta_channels(&a.rule), a.width = (int)delta_width(&a.rule);
+    a.sequence_of = cuda->step.sequence_of, a.sequences = cuda->step.sequences;
+    a.conv = layer->conv, a.decay_rate = layer->decay_rate, a.decay_bias = layer->decay_bias;
+    a.norm = layer->state_norm, a.eps = cuda->shape->norm_eps;
+    a.states = kv->states, a.state_floats = delta_state_floats(&a.rule);
+    a.between = cuda->scratch.recurring;
+    a.raw = (float *)cuda->scratch.wide;
+    return a;
+}
+
+// The products that the kernels go on from.
+static Status multiply(CudaBackend *cuda, const Layer *layer, const float *x, DeltaArguments *a,
+                       Error *error) {
+    LayerInput input = {x, layer->attn_norm, layer->orders.qkv, {}};
+    input.taken.chosen = &cuda->step.chosen.qkv;
+    a->c = cuda->scratch.wide, a->z = cuda->scratch.gates;
+    a->z_stride = layer->attn_gate.rows;
+    Status status = input_products(cuda, &layer->qkv, &input, cuda->scratch.wide, &a->c_type, error);
+    if (!status)
+        status = input_products(cuda, &layer->attn_gate, &input, cuda->scratch.gates, &a->z_type, error);
+    if (status) return status;
+    if (layer->rates.rows) {
+        a->rate_rows = cuda->scratch.recurring.rows, a->rates_stride = layer->rates.rows;
+        return input_products(cuda, &layer->rates, &input, cuda->scratch.recurring.rows, &a->rates_type,
+                              error);
+    }
+    a->rate_rows = (const char *)a->z + (size_t)a->width * operand_bytes(a->z_type);
+    a->rates_stride = a->z_stride, a->rates_type = a->z_type;
+    return STATUS_OK;
+}
+
+Status delta_qkv(CudaBackend *cuda, const Layer *layer, const float *x, const KvLayer *kv, void *y,
+                 Error *error) {
+    const CudaStep *step = &cuda->step;
+    DeltaArguments a = delta_arguments(cuda, layer, kv);
+    if (!kv->recurs || !kv->states)
+        return error_set(error, STATUS_USAGE, "a layer that recurs, and no states of sequences");
+    Status status = multiply(cuda, layer, x, &a, error);
+    if (status) return status;
+    // padded: what decodes.
+    const bool alone = step->padded || (step->kind != STEP_READING && step->n_sequences == step->n_tokens);
+    const bool at_once = alone && delta_one_fits(&a.rule);
+    const int n_rows = step->padded ? step->n_tokens : step->n_sequences;
+    cuda->step.chosen.heads = at_once ? "delta rule of one" : "delta rule";
+    return cuda_check(at_once ? delta_one(cuda, a, n_rows, y) : launch_all(cuda, a, n_rows, y), error,
+                      "a delta rule of [%d, %d heads of %d by %d]", a.n_tokens, a.rule.n_value_heads,
+                      a.rule.key_dim, a.rule.value_dim);
+}

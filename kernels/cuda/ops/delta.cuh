@@ -1,0 +1,211 @@
+// A gated delta rule (DeltaRule in kernels/decoder_shape.h): qkv of a layer that recurs.
+//
+//   products of GEMMs     c = [q | k | v] in scratch.wide; z and the rates in scratch.gates
+//   delta_mix_kernel      convolution, SiLU, lengths of q and k; β, γ, q·k → scratch.recurring; the state's c
+//   delta_rule_kernel     the recurrence, token by token → qᵀ·S in the place of c; the state's S
+//   delta_end_kernel      y = norm(qᵀ·S)·silu(z)
+//
+// Where every sequence has one token, delta_one_kernel does all three of them, with the same numbers. A token's go through the
+// same operations in the same order wherever steps were cut and whatever stands beside it.
+#ifndef PALAVER_KERNELS_CUDA_OPS_DELTA_CUH
+#define PALAVER_KERNELS_CUDA_OPS_DELTA_CUH
+
+#include "kernels/cuda/ops/products.cuh"
+
+struct DeltaArguments {
+    DeltaRule rule;
+    int n_tokens, channels, width;      // delta_channels(), delta_width()
+    const int32_t *sequence_of;         // CudaStep's
+    const RecurringSequence *sequences; // likewise
+    // Products: c [n_tokens, channels]; z, of rows of z_stride; those of w_beta, behind them of w_decay, of rows of
+    // rates_stride.
+    const void *c, *z, *rate_rows;
+    DType c_type, z_type, rates_type;
+    int z_stride, rates_stride;
+    const float *conv, *decay_rate, *decay_bias, *norm;
+    float eps;
+    float *states; // KvLayer's, of state_floats each
+    int64_t state_floats;
+    CudaRecurring between;
+    float *raw; // [n_tokens, width] qᵀ·S; c may lie there
+};
+
+// What qkv does in a layer that recurs. y [n_tokens, delta_width()].
+Status delta_qkv(CudaBackend *cuda, const Layer *layer, const float *x, const KvLayer *kv, void *y,
+                 Error *error);
+
+// delta_one.cu, for a.rule of which delta_one_fits(), to y in operand type; n_rows of `sequences`.
+bool delta_one_fits(const DeltaRule *rule);
+cudaError_t delta_one(const CudaBackend *cuda, const DeltaArguments &a, int n_rows, void *y);
+
+// ---- what a warp or a thread does ----------------------------------------------------------------------------------
+
+// Elements of a head that a lane has: lane, lane + 32, …
+enum { DELTA_LANE = DELTA_MOST_DIM / 32 };
+
+__device__ inline float delta_warp_sum(float v) {
+#pragma unroll
+    for (int o = 16; o; o /= 2) v += __shfl_xor_sync(~0u, v, o);
+    return v;
+}
+
+// c of a sequence's t-th token of the step; of one of the taps - 1 before it what the state before has.
+__device__ inline float delta_c(const DeltaArguments &a, const RecurringSequence &s, int t, int channel) {
+    if (t >= 0) return product_at(a.c, a.c_type, (int64_t)(s.first_token + t) * a.channels + channel);
+    if (s.from < 0) return 0;
+    return a.states[s.from * a.state_floats + (int64_t)(a.rule.taps - 1 + t) * a.channels + channel];
+}
+
+// silu(Σ conv[j]·c[t - (taps - 1) + j]).
+__device__ inline float delta_mixed(const DeltaArguments &a, const RecurringSequence &s, int t, int channel) {
+    const int taps = a.rule.taps;
+    float sum = 0;
+    for (int j = 0; j < taps; j++)
+        sum = fmaf(__ldg(a.conv + (int64_t)channel * taps + j), delta_c(a, s, t - (taps - 1) + j, channel),
+                   sum);
+    return silu(sum);
+}
+
+// c of the sequence's last taps - 1 tokens, of which some may be of the state before, into the state behind.
+__device__ inline void delta_leave_c(const DeltaArguments &a, const RecurringSequence &s, int channel) {
+    float *to = a.states + s.to * a.state_floats + channel;
+    for (int j = 0; j < a.rule.taps - 1; j++)
+        to[(int64_t)j * a.channels] = delta_c(a, s, s.n_tokens - (a.rule.taps - 1) + j, channel);
+}
+
+// A warp's q and k of a head: divided by their lengths, q by √key_dim as well. Returns their product. Elements beyond the
+// head are zeros.
+__device__ inline float delta_scale_keys(float (&q)[DELTA_LANE], float (&k)[DELTA_LANE], int key_dim) {
+    float of_q = 0, of_k = 0, dot = 0;
+#pragma unroll
+    for (int e = 0; e < DELTA_LANE; e++) of_q = fmaf(q[e], q[e], of_q), of_k = fmaf(k[e], k[e], of_k);
+    of_q = 1 / (sqrtf(delta_warp_sum(of_q) + DELTA_LENGTH_EPS) * sqrtf((float)key_dim));
+    of_k = 1 / sqrtf(delta_warp_sum(of_k) + DELTA_LENGTH_EPS);
+#pragma unroll
+    for (int e = 0; e < DELTA_LANE; e++) {
+        q[e] = __fmul_rn(q[e], of_q), k[e] = __fmul_rn(k[e], of_k);
+        dot = fmaf(q[e], k[e], dot);
+    }
+    return delta_warp_sum(dot);
+}
+
+// γ and β of a head of values.
+__device__ inline float2 delta_rates(const DeltaArguments &a, int token, int head) {
+    const int64_t at = (int64_t)token * a.rates_stride + head;
+    const float beta = product_at(a.rate_rows, a.rates_type, at),
+                decay = product_at(a.rate_rows, a.rates_type, at + a.rule.n_value_heads) + a.decay_bias[head];
+    const float softplus = decay > 20 ? decay : log1pf(expf(decay));
+    return make_float2(expf(__fmul_rn(-a.decay_rate[head], softplus)), 1 / (1 + expf(-beta)));
+}
+
+__device__ inline int delta_key_head(const DeltaRule &rule, int head) {
+    return rule.keys_alternate ? head % rule.n_key_heads : head / (rule.n_value_heads / rule.n_key_heads);
+}
+
+// A warp ends a head of values: y = norm(raw)·silu(z).
+template <class T>
+__device__ inline void delta_end_head(const DeltaArguments &a, int token, int head, const float *raw, T *y) {
+    const int dim = a.rule.value_dim, lane = threadIdx.x % 32;
+    const int64_t z = (int64_t)token * a.z_stride + head * dim;
+    float v[DELTA_LANE], squares = 0;
+#pragma unroll
+    for (int e = 0; e < DELTA_LANE; e++) {
+        v[e] = lane + 32 * e < dim ? raw[lane + 32 * e] : 0;
+        squares = fmaf(v[e], v[e], squares);
+    }
+    const float scale = rsqrtf(delta_warp_sum(squares) / dim + a.eps);
+#pragma unroll
+    for (int e = 0; e < DELTA_LANE; e++) {
+        const int i = lane + 32 * e;
+        if (i < dim) y[i] = from_float<T>(v[e] * scale * a.norm[i] * silu(product_at(a.z, a.z_type, z + i)));
+    }
+}
+
+// ---- the recurrence ----------------------------------------------------------------------------------------------
+
+// S of 8 columns of a head, by a warp, in registers:
+//
+//   lane = 4·g + c      columns 2c and 2c + 1      rows 32·j + 4·g + i      0 <= i < 4, 0 <= j < J, key_dim <= 32·J
+//
+// so that a lane's elements of k and q are J vectors of four, which the eight groups g read side by side and the four lanes of a
+// group together, and a row's 8 columns are one sector of memory. Rows beyond key_dim are zeros.
+template <int J> struct DeltaState {
+    float2 s[J][4];
+
+    __device__ static int row(int j, int i) { return j * 32 + threadIdx.x % 32 / 4 * 4 + i; }
+
+    // at: the first element of the lane's columns; NULL: zeros.
+    __device__ void load(const float *at, int key_dim, int stride) {
+#pragma unroll
+        for (int j = 0; j < J; j++)
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                s[j][i] = at && row(j, i) < key_dim ? *(const float2 *)(at + (int64_t)row(j, i) * stride)
+                                                    : make_float2(0, 0);
+    }
+    __device__ void store(float *at, int key_dim, int stride) const {
+#pragma unroll
+        for (int j = 0; j < J; j++)
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                if (row(j, i) < key_dim) *(float2 *)(at + (int64_t)row(j, i) * stride) = s[j][i];
+    }
+
+    // Goes on by a token: γ, β, q·k, and v of the lane's own column. That is 2c in groups of even g, 2c + 1 in odd ones.
+    // Returns qᵀ·S of it. k and q of the lane, by row(j, 0): keys.k(j), keys.q(j).
+    //
+    // δ = β·(v - γ·kᵀS), S = γ·S + k·δ, and qᵀ of that is γ·qᵀS + (q·k)·δ: both products are of the old S, and summed up
+    // over the groups at the same time.
+    template <class Keys> __device__ float step(float2 rates, float dot, float v, const Keys &keys) {
+        const bool odd = threadIdx.x & 4;
+        float of_k[2] = {0, 0}, of_q[2] = {0, 0};
+#pragma unroll
+        for (int j = 0; j < J; j++) {
+            const float4 k4 = keys.k(j), q4 = keys.q(j);
+            const float k[4] = {k4.x, k4.y, k4.z, k4.w}, q[4] = {q4.x, q4.y, q4.z, q4.w};
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                of_k[0] = fmaf(k[i], s[j][i].x, of_k[0]), of_k[1] = fmaf(k[i], s[j][i].y, of_k[1]);
+                of_q[0] = fmaf(q[i], s[j][i].x, of_q[0]), of_q[1] = fmaf(q[i], s[j][i].y, of_q[1]);
+            }
+        }
+        float sum_k = odd ? of_k[1] : of_k[0], sum_q = odd ? of_q[1] : of_q[0];
+        sum_k += __shfl_xor_sync(~0u, odd ? of_k[0] : of_k[1], 4);
+        sum_q += __shfl_xor_sync(~0u, odd ? of_q[0] : of_q[1], 4);
+#pragma unroll
+        for (int o = 8; o < 32; o *= 2) {
+            sum_k += __shfl_xor_sync(~0u, sum_k, o);
+            sum_q += __shfl_xor_sync(~0u, sum_q, o);
+        }
+        const float delta = __fmul_rn(rates.y, fmaf(-rates.x, sum_k, v));
+        const float other = __shfl_xor_sync(~0u, delta, 4), first = odd ? other : delta,
+                    second = odd ? delta : other;
+#pragma unroll
+        for (int j = 0; j < J; j++) {
+            const float4 k4 = keys.k(j);
+            const float k[4] = {k4.x, k4.y, k4.z, k4.w};
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                s[j][i].x = fmaf(k[i], first, __fmul_rn(rates.x, s[j][i].x));
+                s[j][i].y = fmaf(k[i], second, __fmul_rn(rates.x, s[j][i].y));
+            }
+        }
+        return fmaf(rates.x, sum_q, __fmul_rn(dot, delta));
+    }
+
+    // The column of step()'s v, and of what it returns, of the warp's 8; one of the lanes that have it stores it.
+    __device__ static int own_column() {
+        return threadIdx.x % 4 * 2 + (threadIdx.x & 4 ? 1 : 0);
+    }
+    __device__ static bool stores_column() {
+        return threadIdx.x % 32 < 8;
+    }
+};
+
+// Where S of a head lies in a state.
+__device__ inline float *delta_head(const DeltaArguments &a, int state, int head) {
+    return a.states + state * a.state_floats + (int64_t)(a.rule.taps - 1) * a.channels +
+           (int64_t)head * a.rule.key_dim * a.rule.value_dim;
+}
+
+#endif

@@ -1,0 +1,34 @@
+// Products of several linear layers with one input, norm(x), kept for kernels that go on with them.
+#ifndef PALAVER_KERNELS_CUDA_OPS_PRODUCTS_CUH
+#define PALAVER_KERNELS_CUDA_OPS_PRODUCTS_CUH
+
+#include "kernels/cuda/gemm/gemm.cuh"
+
+// The input, and the GEMM that has taken it last (w NULL: none has), whose form of it another one may share.
+struct LayerInput {
+    const float *x;
+    Norm norm;
+    const int32_t *order;
+    Gemm taken;
+};
+
+// y [n_tokens, w->rows], of a type that *type is told: float32, but where inputs are rounded to FP8, whose tiles store the
+// operand type alone.
+Status input_products(CudaBackend *cuda, const Linear *w, LayerInput *input, void *y, DType *type,
+                      Error *error);
+
+// Element i of them.
+__device__ inline float product_at(const void *products, DType type, int64_t i) {
+    return type == DTYPE_F32   ? ((const float *)products)[i]
+           : type == DTYPE_F16 ? __half2float(((const __half *)products)[i])
+                               : __bfloat162float(((const __nv_bfloat16 *)products)[i]);
+}
+
+// ---- gate.cu: gates behind attention -----------------------------------------------------------------------------
+
+// A layer's gates, in scratch.gates, as cuda->step.gate names them, for attend().
+Status gate_make(CudaBackend *cuda, const Layer *layer, LayerInput *input, Error *error);
+// y [n_tokens, width], in operand type, times the sigmoids of cuda->step.gate; without one nothing.
+Status gate_apply(CudaBackend *cuda, void *y, Error *error);
+
+#endif
