@@ -680,6 +680,32 @@ const Case CASES[] = {
      .activation = ACTIVATION_GELU, .bias = true, .out_bias = true, .ffn_bias = true, .parallel = true,
      .past = 70, .n_tokens = 77, F16KV},
     {"w8 wide", DTYPE_W8, 8200, 2, 1, 64, 17408, 64, .past = 3, .n_tokens = 3, F16KV},
+// Gates behind attention, with every kind of weights and of attention.
+#define GATED .gate = true, .qk_norm = true
+    {"f32 gated attention", DTYPE_F32, 64, 4, 2, 16, 96, 257, GATED, .past = 5, .n_tokens = 3,
+     .kv = DTYPE_F32},
+    {"f16 gated attention", DTYPE_F16, 512, 8, 2, 64, 512, 301, GATED, .past = 300, .n_tokens = 9, F16KV},
+    {"f16 gated attention, one", DTYPE_F16, 512, 4, 1, 256, 512, 301, GATED, .rotary_dim = 64, .past = 300,
+     .n_tokens = 1, F16KV},
+    {"bf16 gated attention", DTYPE_BF16, 512, 8, 2, 128, 512, 301, GATED, .past = 200, .n_tokens = 130,
+     F16KV},
+    {"bf16 gated attention of heads of 256", DTYPE_BF16, 2048, 16, 2, 256, 512, 301, GATED, .rotary_dim = 64,
+     .past = 200, .n_tokens = 70, F16KV},
+    {"bf16 gated attention, biases", DTYPE_BF16, 512, 8, 2, 64, 512, 301, .gate = true, .bias = true,
+     .past = 20, .n_tokens = 5, .kv = DTYPE_BF16},
+    {"q8_0 gated attention", DTYPE_Q8_0, 512, 8, 2, 64, 512, 301, GATED, .past = 200, .n_tokens = 100,
+     INT8(64)},
+    {"q4_0 gated attention, few", DTYPE_Q4_0, 512, 8, 2, 64, 512, 301, GATED, .past = 200, .n_tokens = 3,
+     F16KV},
+    {"q4_k gated attention", DTYPE_Q4_K, 768, 4, 1, 64, 768, 203, GATED, .v_type = DTYPE_Q6_K, .past = 65,
+     .n_tokens = 40, F16KV},
+    {"e4m3 gated attention", DTYPE_E4M3, 512, 8, 2, 128, 512, 301, GATED, .past = 40, .n_tokens = 40, F16KV},
+    {"fp8 gated attention", DTYPE_E4M3, 1024, 8, 2, 128, 1024, 301, GATED, .fp8 = FP8_INPUTS_GROUPS,
+     .past = 40, .n_tokens = 300, F16KV},
+    {"w8 gated attention", DTYPE_W8, 512, 8, 2, 64, 512, 301, GATED, .past = 200, .n_tokens = 100, F16KV},
+    {"w8 gated attention, few", DTYPE_W8, 512, 8, 2, 64, 512, 301, GATED, .past = 200, .n_tokens = 4, F16KV},
+    {"bf16 gated attention, window", DTYPE_BF16, 512, 8, 2, 64, 1024, 777, GATED, .window = 64, .past = 700,
+     .n_tokens = 7, F16KV},
 };
 
 const int N_CASES = sizeof CASES / sizeof *CASES;

@@ -395,6 +395,12 @@ static const Case CASES[] = {
      .n_rows = 64, .past = 100, .page_size = PAGE, EXPERTS(300, 5), .layer_norm = true},
     {"rows: f32 experts", DTYPE_F32, 136, 4, 2, 32, 40, 257, ROWS(9, 100), .n_experts = 12, .n_active = 3,
      .router = 1, .kv = DTYPE_F32},
+    {"rows: bf16 gated attention", DTYPE_BF16, 512, 4, 1, 256, 1056, 300, ROWS(10, 300), .gate = true,
+     .qk_norm = true, .rotary_dim = 64, .kv = DTYPE_F16},
+    {"rows: q4_k gated attention", DTYPE_Q4_K, 768, 8, 2, 64, 768, 300, ROWS(33, 300), .gate = true,
+     .v_type = DTYPE_Q6_K, .kv = DTYPE_F16},
+    {"rows: w8 gated attention", DTYPE_W8, 512, 8, 2, 64, 1064, 203, ROWS(9, 400), .gate = true,
+     .kv = DTYPE_F16},
     {"rows: bf16 gated with biases", DTYPE_BF16, 512, 8, 2, 64, 1056, 300, ROWS(10, 100), .ffn_bias = true,
      .learned = true, .kv = DTYPE_F16},
 };

@@ -3,8 +3,8 @@
 //
 //   test-gpu PLUGIN [--golden FOLDER] [--model FILE] [--part I/N] [NAME]
 //
-// NAME: cases whose name has it, or one of flat, rows, ways, sums, caches, sample, golden, heads, text, ahead, snapshot,
-// divided, memory, cards (two of them), fault; or attend-speed, sample-speed, snapshot-speed, which measure.
+// NAME: cases whose name has it, or one of flat, rows, delta, ways, sums, caches, sample, golden, heads, text, ahead, snapshot,
+// divided, memory, cards (two of them), fault; or attend-speed, delta-speed, sample-speed, snapshot-speed, which measure.
 // --part: every N-th case and group of them, from the I-th on, counted from 0, so that N processes share the work; memory,
 // which takes all that the card has and counts what is left, is then left out.
 // Inputs are the CPU's at every op, so that errors do not add up; outputs are poisoned and have sentinels behind them.
@@ -16,6 +16,7 @@
 #include "tests/support/model/golden_model.h"
 #include "tests/gpu/bases.h"
 #include "tests/gpu/cases.h"
+#include "tests/gpu/delta.h"
 #include "tests/gpu/engine/engine_tests.h"
 #include "tests/gpu/narrow.h"
 #include "tests/gpu/side.h"
@@ -336,9 +337,9 @@ static bool in_part(const Wish *w, int number) {
 }
 
 // Groups of tests, in the order in which parts take them: long ones apart.
-static const char *const GROUPS[] = {"golden", "flat",   "ways",    "rows",    "sample",
-                                     "sums",   "caches", "refused", "ahead",   "snapshot",
-                                     "text",   "fault",  "heads",   "divided", "cards"};
+static const char *const GROUPS[] = {"golden", "flat",    "ways",  "rows",     "sample", "sums",
+                                     "caches", "refused", "ahead", "snapshot", "text",   "fault",
+                                     "heads",  "divided", "cards", "delta"};
 static bool group_in_part(const Wish *w, const char *name) {
     const int n = sizeof GROUPS / sizeof *GROUPS;
     int i = 0;
@@ -419,6 +420,7 @@ int main(int argc, char **argv) {
     }
     if (w.only && !strcmp(w.only, "--fault-child")) return fault_child(cuda);
     if (w.only && !strcmp(w.only, "attend-speed")) return attend_speed(cuda), 0;
+    if (w.only && !strcmp(w.only, "delta-speed")) return delta_speed(cuda), 0;
     if (w.only && !strcmp(w.only, "sample-speed")) return sample_speed(cuda), 0;
     if (w.only && !strcmp(w.only, "snapshot-speed")) return snapshot_speed(), 0;
     for (int i = 0; i < N_CASES; i++)
@@ -426,6 +428,7 @@ int main(int argc, char **argv) {
     if (!w.only) report_bases();
     if (w.only || group_in_part(&w, "flat")) test_flat(cuda, w.only, test_case);
     if (wanted(&w, "rows") || (w.only && !strncmp(w.only, "rows: ", 6))) test_independent(cuda, w.only);
+    if (wanted(&w, "delta") || (w.only && !strncmp(w.only, "delta: ", 7))) test_delta(cuda, w.only);
     if (begins(&w, "sums")) test_w8_sums(cuda);
     if (begins(&w, "ways")) test_ways(cuda);
     if (begins(&w, "refused")) test_refused(cuda);

@@ -206,6 +206,29 @@ static void fill_latent(TestModel *model, const Case *c, LayerWeights *l, uint64
                  (Spread){1 / sqrtf((float)(heads * c->value)), 0}, state);
 }
 
+static bool recurs(const Case *c, int layer) {
+    return c->delta && c->recurs >> layer & 1;
+}
+
+static void fill_delta(TestModel *model, const Case *c, LayerWeights *l, uint64_t *state) {
+    const DeltaRule *d = c->delta;
+    const int64_t keys = (int64_t)d->n_key_heads * d->key_dim, values = delta_width(d);
+    const float in = 1 / sqrtf((float)c->hidden);
+    const DType rates = c->float_rates ? DTYPE_F32 : c->rate_type ? c->rate_type : c->type;
+    l->wq = fill(model, c->type, keys, c->hidden, (Spread){2 * in, 0}, state);
+    l->wk = fill(model, c->type, keys, c->hidden, (Spread){2 * in, 0}, state);
+    l->wv = fill(model, c->v_type ? c->v_type : c->type, values, c->hidden, (Spread){in, 0}, state);
+    l->attn_gate = fill(model, c->type, values, c->hidden, (Spread){in, 0}, state);
+    l->w_beta = fill(model, rates, d->n_value_heads, c->hidden, (Spread){in, 0}, state);
+    l->w_decay = fill(model, rates, d->n_value_heads, c->hidden, (Spread){in, 0}, state);
+    l->conv =
+        fill(model, DTYPE_F32, 1, delta_channels(d) * d->taps, (Spread){1 / sqrtf((float)d->taps), 0}, state);
+    l->decay_rate = fill(model, DTYPE_F32, 1, d->n_value_heads, (Spread){0.05f, 0.4f}, state); // above 0
+    l->decay_bias = fill(model, DTYPE_F32, 1, d->n_value_heads, (Spread){1, -1}, state);
+    l->state_norm = fill(model, DTYPE_F32, 1, d->value_dim, (Spread){0.1f, 1}, state);
+    l->wo = fill(model, c->type, c->hidden, values, (Spread){1 / sqrtf((float)values), 0}, state);
+}
+
 static void fill_heads(TestModel *model, const Case *c, LayerWeights *l, uint64_t *state) {
     const int64_t q = (int64_t)c->n_heads * c->head_dim, kv = (int64_t)c->n_kv_heads * c->head_dim;
     const float in = 1 / sqrtf((float)c->hidden);
@@ -213,16 +236,25 @@ static void fill_heads(TestModel *model, const Case *c, LayerWeights *l, uint64_
         fill_latent(model, c, l, state);
         return;
     }
+    if (recurs(c, l->index)) {
+        fill_delta(model, c, l, state);
+        return;
+    }
     l->wq = fill(model, c->type, q, c->hidden, (Spread){2 * in, 0}, state);
     l->wk = fill(model, c->type, kv, c->hidden, (Spread){2 * in, 0}, state);
     l->wv = fill(model, c->v_type ? c->v_type : c->type, kv, c->hidden, (Spread){in, 0}, state);
     l->wo = fill(model, c->type, c->hidden, q, (Spread){1 / sqrtf((float)q), 0}, state);
+    if (!c->gate) return;
+    l->attn_gate = fill(model, c->type, q, c->hidden, (Spread){2 * in, 0}, state);
+    if (c->bias) l->attn_gate_bias = fill(model, DTYPE_F32, 1, q, (Spread){1, 0}, state);
 }
 
 static void fill_layer(TestModel *model, const Case *c, LayerWeights *l, uint64_t *state) {
     int64_t q = (int64_t)c->n_heads * c->head_dim, kv = (int64_t)c->n_kv_heads * c->head_dim;
     float in = 1 / sqrtf((float)c->hidden);
     memset(l, 0, sizeof *l);
+    l->index = (int)(l - model->layers);
+    const bool attends = !recurs(c, l->index);
     if (c->activation == ACTIVATION_XIELU) {
         const float more = l == &model->layers[0] ? 0 : 0.7f; // layers differ
         l->xielu = (Xielu){0.8f + more, 1.1f + more, 0.5f, -1e-6f};
@@ -247,7 +279,7 @@ static void fill_layer(TestModel *model, const Case *c, LayerWeights *l, uint64_
     l->w_up = fill(model, type, wide, c->hidden, (Spread){in, 0}, state);
     l->w_down = fill(model, c->down_type ? c->down_type : type, n * c->hidden, c->intermediate, down, state);
     if (c->n_experts) fill_experts(model, c, l, state);
-    if (c->bias) {
+    if (c->bias && attends) {
         l->bq = fill(model, DTYPE_F32, 1, q, (Spread){0.5f, 0}, state);
         l->bk = fill(model, DTYPE_F32, 1, kv, (Spread){0.5f, 0}, state);
         l->bv = fill(model, DTYPE_F16, 1, kv, (Spread){0.5f, 0}, state);
@@ -258,7 +290,7 @@ static void fill_layer(TestModel *model, const Case *c, LayerWeights *l, uint64_
         l->b_down = fill(model, DTYPE_F32, 1, n * c->hidden, (Spread){0.5f, 0}, state);
     }
     if (c->out_bias) l->bo = fill(model, DTYPE_F32, 1, c->hidden, (Spread){0.5f, 0}, state);
-    if (c->qk_norm || c->row_norm || c->head_norms) {
+    if (attends && (c->qk_norm || c->row_norm || c->head_norms)) {
         const bool whole = c->row_norm || c->head_norms;
         l->q_norm = fill(model, DTYPE_F32, 1, whole ? q : c->head_dim, (Spread){0.1f, 1}, state);
         l->k_norm = fill(model, DTYPE_F32, 1, whole ? kv : c->head_dim, (Spread){0.1f, 1}, state);
@@ -323,6 +355,11 @@ void model_fill(TestModel *model, const Case *c, uint64_t seed) {
                  .other_magnitude = 1.1,
                  .of_layers = c->window_rope || c->still ? model->ropes : NULL},
     };
+    for (int l = 0; l < TEST_LAYERS; l++)
+        model->heads[l] = (LayerHeads){
+            .n_kv_heads = c->n_kv_heads, .head_dim = c->head_dim, .lender = l, .recurs = recurs(c, l)};
+    if (c->gate || c->delta) model->shape.heads_of_layers = model->heads;
+    if (c->delta) model->shape.delta = *c->delta;
     model->shape.fp8_inputs = c->fp8, model->input_scale = c->input_scale;
     for (int l = 0; l < TEST_LAYERS; l++) fill_layer(model, c, &model->layers[l], &seed);
     // Of embeddings, which are not multiplied.

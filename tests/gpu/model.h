@@ -47,6 +47,12 @@ typedef struct Case {
     int rank, q_rank, plain, value;
     Fp8Inputs fp8;     // of E4M3, whose scales then suit; the head is in f16
     float input_scale; // likewise: fixed
+    bool gate;         // behind attention
+    // Layers that recur, those of the bits set; w_beta and w_decay are of rate_type, where that is not 0, or of F32.
+    const DeltaRule *delta;
+    int recurs;
+    DType rate_type;
+    bool float_rates;
 } Case;
 
 typedef struct TestModel {
@@ -55,6 +61,7 @@ typedef struct TestModel {
     HeadWeights head;
     double *inv_freq;
     int ropes[TEST_LAYERS];
+    LayerHeads heads[TEST_LAYERS]; // of cases with a gate or with layers that recur
     float input_scale;
     void *memory[128]; // what was allocated
     int n_memory;

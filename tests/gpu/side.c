@@ -101,6 +101,15 @@ static void enter_sinks(Side *s, const Case *c) {
     free(scores);
 }
 
+// States of which nothing is known yet: NaN.
+static void enter_states(Side *s, const Case *c) {
+    const size_t floats = SIDE_STATES * (size_t)delta_state_floats(c->delta);
+    s->states = room(s->ops, s->backend, TEST_LAYERS * floats * sizeof(float));
+    for (int l = 0; l < TEST_LAYERS; l++)
+        if (c->recurs >> l & 1)
+            s->kv[l].recurs = true, s->kv[l].states = (float *)s->states + (size_t)l * floats;
+}
+
 // Of a cache: several cards have parts of it, and nothing behind.
 static void *cache_room(const Side *s, int64_t bytes) {
     const KvLayout *l = &s->layout;
@@ -157,7 +166,7 @@ static void fill_side(Side *s, const Case *c, const TestModel *m, int n_slots) {
         must(ops->load_layer(s->backend, &m->layers[l], &s->layers[l], &error), &error);
     must(ops->load_head(s->backend, &m->head, &s->head, &error), &error);
     const size_t a = ops->activation_bytes, n = (size_t)step_tokens(c), most = (size_t)most_tokens(c);
-    s->sizes[0] = a * n * (size_t)c->hidden, s->sizes[1] = a * n * (size_t)(c->n_heads * c->head_dim);
+    s->sizes[0] = a * n * (size_t)c->hidden, s->sizes[1] = a * n * (size_t)decoder_pass_width(&m->shape);
     s->sizes[2] = a * n * (size_t)decoder_ffn_width(&m->shape), s->sizes[3] = 9 * 4 * (size_t)c->vocab;
     s->x = room(ops, s->backend, s->sizes[0] / n * most),
     s->q = room(ops, s->backend, s->sizes[1] / n * most);
@@ -179,6 +188,7 @@ static void fill_side(Side *s, const Case *c, const TestModel *m, int n_slots) {
         s->kv[l].rotate_keys = c->rotate;
         s->kv[l].rope = m->shape.rope.of_layers ? m->shape.rope.of_layers[l] : 0;
     }
+    if (c->delta) enter_states(s, c);
     if (c->sinks) enter_sinks(s, c);
     if (c->feed_back) enter_rounding(s, c, &m->shape.rope);
     s->slot_positions = room(ops, s->backend, (size_t)n_slots * 4);
@@ -228,8 +238,8 @@ DecodeStep side_decode(const Side *s, const Step *step, const Pass *pass) {
 }
 
 void side_close(Side *s) {
-    void *memory[] = {s->x,     s->q,     s->g,        s->logits,     s->slot_positions,
-                      s->cache, s->scale, s->rounding, s->sink_scores};
+    void *memory[] = {s->x,     s->q,     s->g,        s->logits,      s->slot_positions,
+                      s->cache, s->scale, s->rounding, s->sink_scores, s->states};
     for (size_t i = 0; i < sizeof memory / sizeof *memory; i++)
         if (memory[i]) s->ops->free(s->backend, memory[i]);
     s->ops->close(s->backend);

@@ -7,7 +7,7 @@
 #include "tests/gpu/model.h"
 #include "tests/gpu/sampling.h"
 
-enum { SENTINEL = 256 };
+enum { SENTINEL = 256, SIDE_STATES = 8 /* of each layer that recurs */ };
 
 // Counts, and prints what failed; with VERBOSE set, everything. NaN fails.
 Report report;
@@ -39,6 +39,7 @@ typedef struct Side {
     void *cache, *scale; // scale NULL without groups
     void *rounding;      // of keys, where they are fed back
     void *sink_scores;   // of Case.sinks
+    void *states; // of layers that recur: [TEST_LAYERS, SIDE_STATES, delta_state_floats()]; NULL: none do
     KvLayer kv[TEST_LAYERS];
     int32_t *slot_positions; // [layout.n_slots]
     size_t sizes[4];         // of x, q, g, logits

@@ -87,8 +87,12 @@ Status gates_check(const DecoderShape *s, const LayerWeights *h, Error *error) {
     if (s->latent.rank > 0 || own.convolves)
         return error_set(error, STATUS_UNSUPPORTED, "cuda: attn_gate behind %s",
                          own.convolves ? "a convolution" : "latents");
-    if (own.recurs && (h->attn_gate_bias.data || h->bq.data || h->bk.data || h->bv.data))
-        return error_set(error, STATUS_UNSUPPORTED, "cuda: biases in a layer that recurs");
+    const Matrix *never[] = {&h->attn_gate_bias, &h->bq,     &h->bk,     &h->bv,
+                             &h->q_norm,         &h->k_norm, &h->v_norm, &h->conv_bias};
+    for (const Matrix *m : never)
+        if (own.recurs && m->data)
+            return error_set(error, STATUS_UNSUPPORTED,
+                             "cuda: biases, or norms of queries, keys or values, in a layer that recurs");
     Status status = layout_check_matrix("attn_gate", &h->attn_gate, gate_rows(s, h), s->hidden_size, error);
     if (!status && !same_order(&h->attn_gate, &h->wq))
         status = error_set(error, STATUS_UNSUPPORTED, "cuda: attn_gate in another order than wq");
