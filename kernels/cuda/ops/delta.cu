@@ -78,33 +78,34 @@ template <int J> struct DeltaKeys {
     }
 };
 
-// Asks for tokens first, first + 1, … of a sequence, for a head's columns from `column` on, in pieces of 16 bytes.
+// Asks for tokens first, first + 1, … of a sequence, for a head's columns from `column` on, in pieces of 16 bytes: a warp a token,
+// and then another.
 template <int J>
 __device__ inline void delta_ask(const DeltaArguments &a, const RecurringSequence &s, int first, int head,
                                  int column, DeltaTokens<J> *to) {
-    constexpr int N = DeltaTokens<J>::N, ROW = 8 * J, EACH = 2 * ROW + DELTA_COLUMNS / 4;
     const DeltaRule &rule = a.rule;
-    const int key = delta_key_head(rule, head), keys = rule.n_key_heads * rule.key_dim;
-    for (int p = threadIdx.x; p < N * EACH; p += DELTA_THREADS) {
-        const int t = p / EACH, r = p % EACH;
-        const bool is_v = r >= 2 * ROW, is_k = !is_v && r >= ROW;
-        const int i = (is_v ? r - 2 * ROW : is_k ? r - ROW : r) * 4;
-        const bool there = first + t < s.n_tokens && (is_v ? column + i < rule.value_dim : i < rule.key_dim);
-        const int channel =
-            is_v ? 2 * keys + head * rule.value_dim + column + i : (is_k ? keys : 0) + key * rule.key_dim + i;
-        const float *from =
-            a.between.mixed + (there ? (int64_t)(s.first_token + first + t) * a.channels + channel : 0);
-        float *where = is_v ? &to->v[t][i] : is_k ? &to->k[t][i] : &to->q[t][i];
-        copy_piece<16>(shared_at(where), from, there);
+    const int lane = threadIdx.x % 32, key = delta_key_head(rule, head),
+              keys = rule.n_key_heads * rule.key_dim;
+#pragma unroll
+    for (int t = threadIdx.x / 32; t < DeltaTokens<J>::N; t += DELTA_WARPS) {
+        const bool there = first + t < s.n_tokens;
+        const int64_t token = there ? s.first_token + first + t : s.first_token;
+        const float *q = a.between.mixed + token * a.channels + key * rule.key_dim, *k = q + keys,
+                    *v = a.between.mixed + token * a.channels + 2 * keys + head * rule.value_dim + column;
+#pragma unroll
+        for (int i = lane * 4; i < 32 * J; i += 128) {
+            copy_piece<16>(shared_at(&to->q[t][i]), q + i, there && i < rule.key_dim);
+            copy_piece<16>(shared_at(&to->k[t][i]), k + i, there && i < rule.key_dim);
+        }
+        if (lane < DELTA_COLUMNS / 4)
+            copy_piece<16>(shared_at(&to->v[t][lane * 4]), v + lane * 4,
+                           there && column + lane * 4 < rule.value_dim);
+        else if (lane == DELTA_COLUMNS / 4)
+            copy_piece<8>(shared_at(&to->rates[t]), a.between.rates + token * rule.n_value_heads + head,
+                          there);
+        else if (lane == DELTA_COLUMNS / 4 + 1)
+            copy_piece<4>(shared_at(&to->dots[t]), a.between.dots + token * rule.n_key_heads + key, there);
     }
-    const int t = threadIdx.x % 32;
-    if (t >= N || threadIdx.x >= 64) return;
-    const bool there = first + t < s.n_tokens;
-    const int64_t token = there ? s.first_token + first + t : 0;
-    if (threadIdx.x < 32)
-        copy_piece<8>(shared_at(&to->rates[t]), a.between.rates + token * rule.n_value_heads + head, there);
-    else
-        copy_piece<4>(shared_at(&to->dots[t]), a.between.dots + token * rule.n_key_heads + key, there);
 }
 
 // A block 32 columns of a head's S, of a sequence: a warp 8 of them, as DeltaState says, through all of its tokens, of which
@@ -118,8 +119,7 @@ __global__ void __launch_bounds__(DELTA_THREADS) delta_rule_kernel(const __grid_
     const int head = blockIdx.y, first_column = blockIdx.x * DELTA_COLUMNS, of_warp = threadIdx.x / 32 * 8,
               column = first_column + of_warp; // of the warp
     const bool there = column < rule.value_dim;
-    const RecurringSequence s =
-        a.sequences[blockIdx.z]; // these, and the state before, are there since begin()
+    const RecurringSequence s = delta_sequence(a, blockIdx.z);
     DeltaState<J> state;
     let_next_begin();
     if (s.to < 0) return;
@@ -165,7 +165,9 @@ __global__ void __launch_bounds__(DELTA_THREADS)
     kernels_before();
     if (token >= a.n_tokens || a.sequence_of[token] < 0) return;
     const int64_t at = (int64_t)token * a.width + head * a.rule.value_dim;
-    delta_end_head<T>(a, token, head, a.raw + at, y + at);
+    delta_end_head(
+        a, a.raw + at, [&](int i) { return a.norm[i]; }, [&](int i) { return delta_gate(a, token, head, i); },
+        y + at);
 }
 
 // ---- the op ------------------------------------------------------------------------------------------------------

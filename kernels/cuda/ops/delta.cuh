@@ -40,6 +40,12 @@ cudaError_t delta_one(const CudaBackend *cuda, const DeltaArguments &a, int n_ro
 
 // ---- what a warp or a thread does ----------------------------------------------------------------------------------
 
+// A sequence, past the L1, for who looks at it ahead of kernels_before(): it is there since begin().
+__device__ inline RecurringSequence delta_sequence(const DeltaArguments &a, int i) {
+    const int4 s = __ldcg((const int4 *)(a.sequences + i));
+    return RecurringSequence{s.x, s.y, s.z, s.w};
+}
+
 // Elements of a head that a lane has: lane, lane + 32, …
 enum { DELTA_LANE = DELTA_MOST_DIM / 32 };
 
@@ -102,11 +108,16 @@ __device__ inline int delta_key_head(const DeltaRule &rule, int head) {
     return rule.keys_alternate ? head % rule.n_key_heads : head / (rule.n_value_heads / rule.n_key_heads);
 }
 
-// A warp ends a head of values: y = norm(raw)·silu(z).
-template <class T>
-__device__ inline void delta_end_head(const DeltaArguments &a, int token, int head, const float *raw, T *y) {
+// Element i of a head's silu(z).
+__device__ inline float delta_gate(const DeltaArguments &a, int token, int head, int i) {
+    return silu(product_at(a.z, a.z_type, (int64_t)token * a.z_stride + head * a.rule.value_dim + i));
+}
+
+// A warp ends a head of values: y = norm(raw)·silu(z), weight(i) and gate(i) being the norm's and silu(z).
+template <class T, class Weight, class Gate>
+__device__ inline void delta_end_head(const DeltaArguments &a, const float *raw, const Weight &weight,
+                                      const Gate &gate, T *y) {
     const int dim = a.rule.value_dim, lane = threadIdx.x % 32;
-    const int64_t z = (int64_t)token * a.z_stride + head * dim;
     float v[DELTA_LANE], squares = 0;
 #pragma unroll
     for (int e = 0; e < DELTA_LANE; e++) {
@@ -117,7 +128,7 @@ __device__ inline void delta_end_head(const DeltaArguments &a, int token, int he
 #pragma unroll
     for (int e = 0; e < DELTA_LANE; e++) {
         const int i = lane + 32 * e;
-        if (i < dim) y[i] = from_float<T>(v[e] * scale * a.norm[i] * silu(product_at(a.z, a.z_type, z + i)));
+        if (i < dim) y[i] = from_float<T>(v[e] * scale * weight(i) * gate(i));
     }
 }
 
@@ -134,14 +145,16 @@ template <int J> struct DeltaState {
 
     __device__ static int row(int j, int i) { return j * 32 + threadIdx.x % 32 / 4 * 4 + i; }
 
-    // at: the first element of the lane's columns; NULL: zeros.
+    // at: the first element of the lane's columns; NULL: zeros. They are of a step before, so that begin() lies in between, and
+    // nobody has to wait for kernels_before(); past the L1, which may hold what was there before that.
     __device__ void load(const float *at, int key_dim, int stride) {
 #pragma unroll
         for (int j = 0; j < J; j++)
 #pragma unroll
             for (int i = 0; i < 4; i++)
-                s[j][i] = at && row(j, i) < key_dim ? *(const float2 *)(at + (int64_t)row(j, i) * stride)
-                                                    : make_float2(0, 0);
+                s[j][i] = at && row(j, i) < key_dim
+                              ? __ldcg((const float2 *)(at + (int64_t)row(j, i) * stride))
+                              : make_float2(0, 0);
     }
     __device__ void store(float *at, int key_dim, int stride) const {
 #pragma unroll

@@ -7,7 +7,7 @@ enum { ONE_MOST_DIM = 128 };
 
 // A head's token between its threads.
 template <int J> struct OneToken {
-    float q[32 * J], k[32 * J], v[ONE_MOST_DIM], raw[ONE_MOST_DIM];
+    float q[32 * J], k[32 * J], v[ONE_MOST_DIM], raw[ONE_MOST_DIM], weight[ONE_MOST_DIM], gate[ONE_MOST_DIM];
     float2 rates;
     float dot;
 };
@@ -19,25 +19,55 @@ template <int J> struct OneKeys {
     __device__ float4 k(int j) const { return *(const float4 *)&token.k[DeltaState<J>::row(j, 0)]; }
 };
 
-// A thread an element of q, k and v: the convolution, and what the state keeps of it. Heads of values that share q and k leave
-// them to the first.
-template <int J>
-__device__ inline void mix_one(const DeltaArguments &a, const RecurringSequence &s, int head,
-                               OneToken<J> *to) {
-    const DeltaRule &rule = a.rule;
-    const int key = delta_key_head(rule, head), keys = rule.n_key_heads * rule.key_dim;
-    const bool first =
-        rule.keys_alternate ? head < rule.n_key_heads : head % (rule.n_value_heads / rule.n_key_heads) == 0;
-    for (int i = threadIdx.x; i < 64 * J + rule.value_dim; i += blockDim.x) {
-        const bool is_v = i >= 64 * J, is_k = !is_v && i >= 32 * J;
+// Element i of a head's q, then k, as long as OneToken has them, then v.
+template <int J> struct OneElement {
+    int channel;
+    bool there,
+        keeps; // it is the head's; the state has its c from here, not from another head of values with the same q and k
+    float *where;
+    __device__ OneElement(const DeltaRule &rule, int head, int i, OneToken<J> *token) {
+        const int key = delta_key_head(rule, head), keys = rule.n_key_heads * rule.key_dim;
+        const bool is_v = i >= 64 * J, is_k = !is_v && i >= 32 * J,
+                   first = rule.keys_alternate ? head < rule.n_key_heads
+                                               : head % (rule.n_value_heads / rule.n_key_heads) == 0;
         const int e = is_v ? i - 64 * J : is_k ? i - 32 * J : i;
-        const bool there = is_v || e < rule.key_dim;
-        const int channel =
-            is_v ? 2 * keys + head * rule.value_dim + e : (is_k ? keys : 0) + key * rule.key_dim + e;
-        float *where = is_v ? &to->v[e] : is_k ? &to->k[e] : &to->q[e];
-        *where = there ? delta_mixed(a, s, 0, channel) : 0;
-        if (there && (is_v || first)) delta_leave_c(a, s, channel);
+        channel = is_v ? 2 * keys + head * rule.value_dim + e : (is_k ? keys : 0) + key * rule.key_dim + e;
+        there = e < (is_v ? rule.value_dim : rule.key_dim), keeps = there && (is_v || first);
+        where = is_v ? &token->v[e] : is_k ? &token->k[e] : &token->q[e];
     }
+};
+
+// c of a channel in the tokens before, the oldest first.
+struct OneBefore {
+    float c[CONVOLUTION_MOST_TAPS - 1];
+    __device__ void load(const DeltaArguments &a, const RecurringSequence &s, int channel) {
+#pragma unroll
+        for (int j = 0; j < CONVOLUTION_MOST_TAPS - 1; j++)
+            c[j] = j < a.rule.taps - 1 && s.from >= 0
+                       ? __ldcg(a.states + s.from * a.state_floats + (int64_t)j * a.channels + channel)
+                       : 0;
+    }
+};
+
+// delta_mixed(), and delta_leave_c() where `keeps`, of one token, all that they need asked for at once.
+__device__ inline float mix_one(const DeltaArguments &a, const RecurringSequence &s, int channel, bool keeps,
+                                const OneBefore &before) {
+    const int most = CONVOLUTION_MOST_TAPS - 1, last = a.rule.taps - 1;
+    const float *conv = a.conv + (int64_t)channel * a.rule.taps;
+    const float own = product_at(a.c, a.c_type, (int64_t)s.first_token * a.channels + channel);
+    float weights[most], sum = 0;
+#pragma unroll
+    for (int j = 0; j < most; j++) weights[j] = j < last ? __ldg(conv + j) : 0;
+#pragma unroll
+    for (int j = 0; j < most; j++)
+        if (j < last) sum = fmaf(weights[j], before.c[j], sum);
+    sum = fmaf(__ldg(conv + last), own, sum);
+    float *to = a.states + s.to * a.state_floats + channel;
+#pragma unroll
+    for (int j = 0; j < most; j++)
+        if (keeps && j < last)
+            to[(int64_t)j * a.channels] = j + 1 < last ? before.c[j + 1 < most ? j + 1 : j] : own;
+    return silu(sum);
 }
 
 // A warp's lengths of q and k.
@@ -63,30 +93,43 @@ __global__ void __launch_bounds__(4 * ONE_MOST_DIM, 2)
     __shared__ __align__(16) OneToken<J> token;
     const DeltaRule &rule = a.rule;
     const int head = blockIdx.x, column = threadIdx.x / 32 * 8;
-    const RecurringSequence s =
-        a.sequences[blockIdx.y]; // these, and the state before, are there since begin()
+    const RecurringSequence s = delta_sequence(a, blockIdx.y);
     DeltaState<J> state;
     let_next_begin();
     const int own = column + threadIdx.x % 4 * 2;
     state.load(s.to >= 0 && s.from >= 0 ? delta_head(a, s.from, head) + own : NULL, rule.key_dim,
                rule.value_dim);
+    OneBefore before;
+    const OneElement<J> first(rule, head, threadIdx.x, &token);
+    if (s.to >= 0 && first.there) before.load(a, s, first.channel);
     kernels_before();
     T *to = y + (int64_t)(s.to < 0 ? (int)blockIdx.y : s.first_token) * a.width + head * rule.value_dim;
     if (s.to < 0) {
         if (threadIdx.x < rule.value_dim) to[threadIdx.x] = from_float<T>(0);
         return;
     }
-    mix_one<J>(a, s, head, &token);
+    // The last threads, who have least of q, k and v, bring what is wanted later.
+    const int from_last = (int)blockDim.x - 1 - (int)threadIdx.x;
+    if (from_last < rule.value_dim)
+        token.weight[from_last] = a.norm[from_last],
+        token.gate[from_last] = delta_gate(a, s.first_token, head, from_last);
+    if (from_last == 0) token.rates = delta_rates(a, s.first_token, head);
+    for (int i = threadIdx.x; i < 64 * J + rule.value_dim; i += blockDim.x) {
+        const OneElement<J> e(rule, head, i, &token);
+        if (i >= blockDim.x && e.there) before.load(a, s, e.channel);
+        *e.where = e.there ? mix_one(a, s, e.channel, e.keeps, before) : 0;
+    }
     __syncthreads();
     if (threadIdx.x < 32) scale_one<J>(rule, &token);
-    if (threadIdx.x == blockDim.x - 1) token.rates = delta_rates(a, s.first_token, head);
     __syncthreads();
     const int value = column + DeltaState<J>::own_column();
     const float raw = state.step(token.rates, token.dot, token.v[value], OneKeys<J>{token});
     if (DeltaState<J>::stores_column()) token.raw[value] = raw;
     __syncthreads();
     state.store(delta_head(a, s.to, head) + own, rule.key_dim, rule.value_dim);
-    if (threadIdx.x < 32) delta_end_head<T>(a, s.first_token, head, token.raw, to);
+    if (threadIdx.x < 32)
+        delta_end_head(
+            a, token.raw, [&](int i) { return token.weight[i]; }, [&](int i) { return token.gate[i]; }, to);
 }
 
 bool delta_one_fits(const DeltaRule *rule) {
