@@ -6,7 +6,7 @@
 Status input_products(CudaBackend *cuda, const Linear *w, LayerInput *input, void *y, DType *type,
                       Error *error) {
     Gemm g = {w, NULL, cuda->step.n_tokens, EPILOGUE_STORE, y};
-    g.order = input->order;
+    g.order = input->order, g.chosen = input->taken.w ? NULL : input->taken.chosen;
     const bool w8 = linear_is_w8(w), rounded = !w8 && gemm_fp8_inputs(cuda, &g) != FP8_INPUTS_KEPT;
     // Sums of W8 are exact in every kernel, and FLOAT is what those that end them know.
     if (!rounded) g.epilogue = w8 ? EPILOGUE_FLOAT : EPILOGUE_SUMS;

@@ -4,7 +4,8 @@
 
 #include "kernels/cuda/gemm/gemm.cuh"
 
-// The input, and the GEMM that has taken it last (w NULL: none has), whose form of it another one may share.
+// The input, and the GEMM that has taken it last, whose form of it another one may share; w NULL: none has, and the first one's
+// kernel is told to taken.chosen.
 struct LayerInput {
     const float *x;
     Norm norm;
