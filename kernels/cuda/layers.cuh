@@ -40,15 +40,14 @@ struct Layer {
     float *q_down_norm, *latent_norm; // NULL: none
     Linear q_up;                      // rows 0: there is none
     Weight k_up, v_up;                // plain
-    // Of a layer that convolves, [hidden_size, taps], [hidden_size]; of one that recurs the former alone, [channels, taps];
-    // NULL: none.
+    // Of a layer that convolves, [hidden_size, taps], [hidden_size]; of one that recurs [channels, taps], [channels]; NULL: none.
     float *conv, *conv_bias;
-    // A gate behind attention, and its bias; or of a layer that recurs [attn_gate | w_beta | w_decay], the latter two by
-    // themselves where they cannot lie with the first. rows 0: there are none.
+    // A gate behind attention, and its bias; or of a layer that recurs [attn_gate | w_beta | w_decay], without the second where
+    // it adds, the latter two by themselves where they cannot lie with the first. rows 0: there are none.
     Linear attn_gate, rates;
     float *attn_gate_bias; // NULL: none
     bool recurs;
-    float *decay_rate, *decay_bias, *state_norm; // of a layer that recurs
+    float *decay_rate, *decay_bias, *state_norm, *skip; // of a layer that recurs; NULL: none
     bool gated;
     Linear gate_up; // rows gate 0, up 0, gate 1, up 1, …; without a gate those of up
     // Of experts, whose gate_up and down, and their biases, stand one below the other. router NULL: a dense layer.

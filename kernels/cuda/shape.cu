@@ -19,9 +19,9 @@ static Status check_recurring(const DecoderShape *s, Error *error) {
     const DeltaRule *d = &s->delta;
     if (decoder_recurring(s) == 0) return STATUS_OK;
     const bool heads = d->n_key_heads > 0 && d->n_value_heads > 0 && d->n_value_heads % d->n_key_heads == 0;
-    if (heads && d->key_dim > 0 && d->key_dim % 8 == 0 && d->key_dim <= DELTA_MOST_DIM && d->value_dim > 0 &&
-        d->value_dim % 8 == 0 && d->value_dim <= DELTA_MOST_DIM && d->taps > 0 &&
-        d->taps <= CONVOLUTION_MOST_TAPS)
+    if (heads && !(d->adds && d->keys_alternate) && d->key_dim > 0 && d->key_dim % 8 == 0 &&
+        d->key_dim <= DELTA_MOST_DIM && d->value_dim > 0 && d->value_dim % 8 == 0 &&
+        d->value_dim <= DELTA_MOST_DIM && d->taps > 0 && d->taps <= CONVOLUTION_MOST_TAPS)
         return STATUS_OK;
     return error_set(
         error, STATUS_UNSUPPORTED,

@@ -219,13 +219,17 @@ static void fill_delta(TestModel *model, const Case *c, LayerWeights *l, uint64_
     l->wk = fill(model, c->type, keys, c->hidden, (Spread){2 * in, 0}, state);
     l->wv = fill(model, c->v_type ? c->v_type : c->type, values, c->hidden, (Spread){in, 0}, state);
     l->attn_gate = fill(model, c->type, values, c->hidden, (Spread){in, 0}, state);
-    l->w_beta = fill(model, rates, d->n_value_heads, c->hidden, (Spread){in, 0}, state);
+    if (!d->adds) l->w_beta = fill(model, rates, d->n_value_heads, c->hidden, (Spread){in, 0}, state);
     l->w_decay = fill(model, rates, d->n_value_heads, c->hidden, (Spread){in, 0}, state);
     l->conv =
         fill(model, DTYPE_F32, 1, delta_channels(d) * d->taps, (Spread){1 / sqrtf((float)d->taps), 0}, state);
     l->decay_rate = fill(model, DTYPE_F32, 1, d->n_value_heads, (Spread){0.05f, 0.4f}, state); // above 0
     l->decay_bias = fill(model, DTYPE_F32, 1, d->n_value_heads, (Spread){1, -1}, state);
-    l->state_norm = fill(model, DTYPE_F32, 1, d->value_dim, (Spread){0.1f, 1}, state);
+    l->state_norm = fill(model, DTYPE_F32, 1, d->adds ? values : d->value_dim, (Spread){0.1f, 1}, state);
+    if (d->adds) {
+        l->conv_bias = fill(model, DTYPE_F32, 1, delta_channels(d), (Spread){0.3f, 0}, state);
+        l->skip = fill(model, DTYPE_F32, 1, d->n_value_heads, (Spread){0.3f, 1}, state);
+    }
     l->wo = fill(model, c->type, c->hidden, values, (Spread){1 / sqrtf((float)values), 0}, state);
 }
 

@@ -1,6 +1,7 @@
 // qkv of a layer that recurs, for any number of tokens of any sequences: see delta.cuh.
 #include "kernels/cuda/activation.cuh"
 #include "kernels/cuda/device/launch.cuh"
+#include "kernels/cuda/device/reduce.cuh"
 #include "kernels/cuda/ops/delta.cuh"
 
 enum { DELTA_WARPS = 4, DELTA_THREADS = 32 * DELTA_WARPS };
@@ -40,7 +41,7 @@ __global__ void __launch_bounds__(DELTA_THREADS) delta_mix_kernel(const __grid_c
         q[e] = delta_mixed(a, s, t, of_q + i), k[e] = delta_mixed(a, s, t, of_k + i);
         if (last) delta_leave_c(a, s, of_q + i), delta_leave_c(a, s, of_k + i);
     }
-    const float dot = delta_scale_keys(q, k, rule.key_dim);
+    const float dot = delta_scale_keys(rule, q, k);
 #pragma unroll
     for (int e = 0; e < DELTA_LANE; e++)
         if (lane + 32 * e < rule.key_dim)
@@ -78,8 +79,8 @@ template <int J> struct DeltaKeys {
     }
 };
 
-// Asks for tokens first, first + 1, … of a sequence, for a head's columns from `column` on, in pieces of 16 bytes: a warp a token,
-// and then another.
+// Asks for tokens first, first + 1, … of a sequence, for a head's columns from `column` on, in pieces of 16 bytes: a warp a
+// token, and then another.
 template <int J>
 __device__ inline void delta_ask(const DeltaArguments &a, const RecurringSequence &s, int first, int head,
                                  int column, DeltaTokens<J> *to) {
@@ -111,7 +112,7 @@ __device__ inline void delta_ask(const DeltaArguments &a, const RecurringSequenc
 // A block 32 columns of a head's S, of a sequence: a warp 8 of them, as DeltaState says, through all of its tokens, of which
 // DELTA_STAGES - 1 stages are on their way. No warp needs another's sums. Grid: [value_dim / 32, n_value_heads, sequences],
 // block: 128.
-template <int J>
+template <int J, bool ADDS>
 __global__ void __launch_bounds__(DELTA_THREADS) delta_rule_kernel(const __grid_constant__ DeltaArguments a) {
     constexpr int N = DeltaTokens<J>::N;
     __shared__ __align__(16) DeltaTokens<J> stages[DELTA_STAGES];
@@ -146,7 +147,8 @@ __global__ void __launch_bounds__(DELTA_THREADS) delta_rule_kernel(const __grid_
 #pragma unroll 2
         for (int t = 0; t < n; t++) {
             const DeltaKeys<J> next(tokens, min(t + 1, N - 1));
-            const float y = state.step(tokens.rates[t], tokens.dots[t], tokens.v[t][value], keys);
+            const float y =
+                state.template step<ADDS>(tokens.rates[t], tokens.dots[t], tokens.v[t][value], keys);
             if (there && DeltaState<J>::stores_column()) *raw = y;
             raw += a.width, keys = next;
         }
@@ -170,10 +172,33 @@ __global__ void __launch_bounds__(DELTA_THREADS)
         y + at);
 }
 
+// A block a head of keys' heads of values, of a token, that are normed together: y = norm((raw + skip·v)·silu(z)), the
+// middle in the place of raw. Grid: [n_tokens, n_key_heads], block: 256.
+template <class T>
+__global__ void __launch_bounds__(256) delta_added_kernel(const __grid_constant__ DeltaArguments a, T *y) {
+    __shared__ float sums[8];
+    const int token = blockIdx.x, n = a.width / a.rule.n_key_heads, dim = a.rule.value_dim,
+              first = blockIdx.y * n;
+    let_next_begin();
+    kernels_before();
+    if (a.sequence_of[token] < 0) return;
+    float *raw = a.raw + (int64_t)token * a.width;
+    const float *v = a.between.mixed + (int64_t)token * a.channels + a.channels - a.width;
+    float squares = 0;
+    for (int i = first + threadIdx.x; i < first + n; i += 256) {
+        const float own = fmaf(a.skip[i / dim], v[i], raw[i]) * delta_gate(a, token, i / dim, i % dim);
+        raw[i] = own, squares = fmaf(own, own, squares);
+    }
+    const float scale = rsqrtf(block_sum<256>(squares, sums) / n + a.eps);
+    for (int i = first + threadIdx.x; i < first + n; i += 256)
+        y[(int64_t)token * a.width + i] = from_float<T>(raw[i] * scale * a.norm[i]);
+}
+
 // ---- the op ------------------------------------------------------------------------------------------------------
 
 template <int J> static cudaError_t launch_rule(const CudaBackend *cuda, const DeltaArguments &a, dim3 grid) {
-    return launch_dependent(cuda, delta_rule_kernel<J>, grid, DELTA_THREADS, 0, a);
+    return a.rule.adds ? launch_dependent(cuda, delta_rule_kernel<J, true>, grid, DELTA_THREADS, 0, a)
+                       : launch_dependent(cuda, delta_rule_kernel<J, false>, grid, DELTA_THREADS, 0, a);
 }
 
 // n_rows of a.sequences.
@@ -188,7 +213,11 @@ static cudaError_t launch_all(const CudaBackend *cuda, const DeltaArguments &a, 
                : rule->key_dim <= 64  ? launch_rule<2>(cuda, a, grid)
                : rule->key_dim <= 128 ? launch_rule<4>(cuda, a, grid)
                                       : launch_rule<8>(cuda, a, grid);
-    if (code == cudaSuccess)
+    if (code != cudaSuccess) return code;
+    if (rule->adds)
+        WITH_OPERAND(cuda, (code = launch_dependent(cuda, delta_added_kernel<T>,
+                                                    dim3(a.n_tokens, rule->n_key_heads), 256, 0, a, (T *)y)));
+    else
         WITH_OPERAND(cuda,
                      (code = launch_dependent(cuda, delta_end_kernel<T>, dim3(tokens, rule->n_value_heads),
                                               DELTA_THREADS, 0, a, (T *)y)));
@@ -202,7 +231,8 @@ static DeltaArguments delta_arguments(const CudaBackend *cuda, const Layer *laye
     a.channels = (int)delta_channels(&a.rule), a.width = (int)delta_width(&a.rule);
     a.sequence_of = cuda->step.sequence_of, a.sequences = cuda->step.sequences;
     a.conv = layer->conv, a.decay_rate = layer->decay_rate, a.decay_bias = layer->decay_bias;
-    a.norm = layer->state_norm, a.eps = cuda->shape->norm_eps;
+    a.conv_bias = layer->conv_bias, a.norm = layer->state_norm, a.skip = layer->skip;
+    a.eps = cuda->shape->norm_eps;
     a.states = kv->states, a.state_floats = delta_state_floats(&a.rule);
     a.between = cuda->scratch.recurring;
     a.raw = (float *)cuda->scratch.wide;

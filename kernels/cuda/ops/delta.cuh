@@ -4,9 +4,11 @@
 //   delta_mix_kernel      convolution, SiLU, lengths of q and k; β, γ, q·k → scratch.recurring; the state's c
 //   delta_rule_kernel     the recurrence, token by token → qᵀ·S in the place of c; the state's S
 //   delta_end_kernel      y = norm(qᵀ·S)·silu(z)
+//   or delta_added_kernel y = norm((qᵀ·S + skip·v)·silu(z))
 //
-// Where every sequence has one token, delta_one_kernel does all three of them, with the same numbers. A token's go through the
-// same operations in the same order wherever steps were cut and whatever stands beside it.
+// Where every sequence has one token, delta_one_kernel does all three of them, with the same numbers, but for what adds, whose
+// norms are of several heads. A token's go through the same operations in the same order wherever steps were cut and whatever
+// stands beside it.
 #ifndef PALAVER_KERNELS_CUDA_OPS_DELTA_CUH
 #define PALAVER_KERNELS_CUDA_OPS_DELTA_CUH
 
@@ -17,12 +19,12 @@ struct DeltaArguments {
     int n_tokens, channels, width;      // delta_channels(), delta_width()
     const int32_t *sequence_of;         // CudaStep's
     const RecurringSequence *sequences; // likewise
-    // Products: c [n_tokens, channels]; z, of rows of z_stride; those of w_beta, behind them of w_decay, of rows of
+    // Products: c [n_tokens, channels]; z, of rows of z_stride; those of w_beta, unless it adds, behind them of w_decay, of rows of
     // rates_stride.
     const void *c, *z, *rate_rows;
     DType c_type, z_type, rates_type;
     int z_stride, rates_stride;
-    const float *conv, *decay_rate, *decay_bias, *norm;
+    const float *conv, *conv_bias, *decay_rate, *decay_bias, *norm, *skip; // conv_bias, skip: NULL: none
     float eps;
     float *states; // KvLayer's, of state_floats each
     int64_t state_floats;
@@ -62,10 +64,10 @@ __device__ inline float delta_c(const DeltaArguments &a, const RecurringSequence
     return a.states[s.from * a.state_floats + (int64_t)(a.rule.taps - 1 + t) * a.channels + channel];
 }
 
-// silu(Σ conv[j]·c[t - (taps - 1) + j]).
+// silu(conv_bias + Σ conv[j]·c[t - (taps - 1) + j]).
 __device__ inline float delta_mixed(const DeltaArguments &a, const RecurringSequence &s, int t, int channel) {
     const int taps = a.rule.taps;
-    float sum = 0;
+    float sum = a.conv_bias ? a.conv_bias[channel] : 0;
     for (int j = 0; j < taps; j++)
         sum = fmaf(__ldg(a.conv + (int64_t)channel * taps + j), delta_c(a, s, t - (taps - 1) + j, channel),
                    sum);
@@ -79,14 +81,16 @@ __device__ inline void delta_leave_c(const DeltaArguments &a, const RecurringSeq
         to[(int64_t)j * a.channels] = delta_c(a, s, s.n_tokens - (a.rule.taps - 1) + j, channel);
 }
 
-// A warp's q and k of a head: divided by their lengths, q by √key_dim as well. Returns their product. Elements beyond the
-// head are zeros.
-__device__ inline float delta_scale_keys(float (&q)[DELTA_LANE], float (&k)[DELTA_LANE], int key_dim) {
+// A warp's q and k of a head: divided by their lengths, q by √key_dim as well, where the rule has such. Returns their product.
+// Elements beyond the head are zeros.
+__device__ inline float delta_scale_keys(const DeltaRule &rule, float (&q)[DELTA_LANE],
+                                         float (&k)[DELTA_LANE]) {
     float of_q = 0, of_k = 0, dot = 0;
 #pragma unroll
     for (int e = 0; e < DELTA_LANE; e++) of_q = fmaf(q[e], q[e], of_q), of_k = fmaf(k[e], k[e], of_k);
-    of_q = 1 / (sqrtf(delta_warp_sum(of_q) + DELTA_LENGTH_EPS) * sqrtf((float)key_dim));
+    of_q = 1 / (sqrtf(delta_warp_sum(of_q) + DELTA_LENGTH_EPS) * sqrtf((float)rule.key_dim));
     of_k = 1 / sqrtf(delta_warp_sum(of_k) + DELTA_LENGTH_EPS);
+    if (rule.adds) of_q = of_k = 1;
 #pragma unroll
     for (int e = 0; e < DELTA_LANE; e++) {
         q[e] = __fmul_rn(q[e], of_q), k[e] = __fmul_rn(k[e], of_k);
@@ -95,13 +99,16 @@ __device__ inline float delta_scale_keys(float (&q)[DELTA_LANE], float (&k)[DELT
     return delta_warp_sum(dot);
 }
 
-// γ and β of a head of values.
+// γ and β of a head of values, the latter where it adds softplus(…).
 __device__ inline float2 delta_rates(const DeltaArguments &a, int token, int head) {
     const int64_t at = (int64_t)token * a.rates_stride + head;
-    const float beta = product_at(a.rate_rows, a.rates_type, at),
-                decay = product_at(a.rate_rows, a.rates_type, at + a.rule.n_value_heads) + a.decay_bias[head];
+    const bool adds = a.rule.adds;
+    const float beta = adds ? 0 : product_at(a.rate_rows, a.rates_type, at),
+                decay = product_at(a.rate_rows, a.rates_type, at + (adds ? 0 : a.rule.n_value_heads)) +
+                        a.decay_bias[head];
     const float softplus = decay > 20 ? decay : log1pf(expf(decay));
-    return make_float2(expf(__fmul_rn(-a.decay_rate[head], softplus)), 1 / (1 + expf(-beta)));
+    return make_float2(expf(__fmul_rn(-a.decay_rate[head], softplus)),
+                       adds ? softplus : 1 / (1 + expf(-beta)));
 }
 
 __device__ inline int delta_key_head(const DeltaRule &rule, int head) {
@@ -164,12 +171,14 @@ template <int J> struct DeltaState {
                 if (row(j, i) < key_dim) *(float2 *)(at + (int64_t)row(j, i) * stride) = s[j][i];
     }
 
-    // Goes on by a token: γ, β, q·k, and v of the lane's own column. That is 2c in groups of even g, 2c + 1 in odd ones.
+    // Goes on by a token: γ, β, q·k, and v of the lane's own column. That is 2c in groups of even g, 2c + 1 in odd ones. ADDS:
+    // δ is β·v.
     // Returns qᵀ·S of it. k and q of the lane, by row(j, 0): keys.k(j), keys.q(j).
     //
     // δ = β·(v - γ·kᵀS), S = γ·S + k·δ, and qᵀ of that is γ·qᵀS + (q·k)·δ: both products are of the old S, and summed up
     // over the groups at the same time.
-    template <class Keys> __device__ float step(float2 rates, float dot, float v, const Keys &keys) {
+    template <bool ADDS, class Keys>
+    __device__ float step(float2 rates, float dot, float v, const Keys &keys) {
         const bool odd = threadIdx.x & 4;
         float of_k[2] = {0, 0}, of_q[2] = {0, 0};
 #pragma unroll
@@ -190,7 +199,7 @@ template <int J> struct DeltaState {
             sum_k += __shfl_xor_sync(~0u, sum_k, o);
             sum_q += __shfl_xor_sync(~0u, sum_q, o);
         }
-        const float delta = __fmul_rn(rates.y, fmaf(-rates.x, sum_k, v));
+        const float delta = __fmul_rn(rates.y, ADDS ? v : fmaf(-rates.x, sum_k, v));
         const float other = __shfl_xor_sync(~0u, delta, 4), first = odd ? other : delta,
                     second = odd ? delta : other;
 #pragma unroll

@@ -55,7 +55,7 @@ __device__ inline float mix_one(const DeltaArguments &a, const RecurringSequence
     const int most = CONVOLUTION_MOST_TAPS - 1, last = a.rule.taps - 1;
     const float *conv = a.conv + (int64_t)channel * a.rule.taps;
     const float own = product_at(a.c, a.c_type, (int64_t)s.first_token * a.channels + channel);
-    float weights[most], sum = 0;
+    float weights[most], sum = 0; // what has a bias adds
 #pragma unroll
     for (int j = 0; j < most; j++) weights[j] = j < last ? __ldg(conv + j) : 0;
 #pragma unroll
@@ -79,7 +79,7 @@ template <int J> __device__ inline void scale_one(const DeltaRule &rule, OneToke
         q[e] = e < J ? token->q[lane + 32 * e] : 0;
         k[e] = e < J ? token->k[lane + 32 * e] : 0;
     }
-    const float dot = delta_scale_keys(q, k, rule.key_dim);
+    const float dot = delta_scale_keys(rule, q, k);
 #pragma unroll
     for (int e = 0; e < J; e++) token->q[lane + 32 * e] = q[e], token->k[lane + 32 * e] = k[e];
     if (lane == 0) token->dot = dot;
@@ -123,7 +123,7 @@ __global__ void __launch_bounds__(4 * ONE_MOST_DIM, 2)
     if (threadIdx.x < 32) scale_one<J>(rule, &token);
     __syncthreads();
     const int value = column + DeltaState<J>::own_column();
-    const float raw = state.step(token.rates, token.dot, token.v[value], OneKeys<J>{token});
+    const float raw = state.template step<false>(token.rates, token.dot, token.v[value], OneKeys<J>{token});
     if (DeltaState<J>::stores_column()) token.raw[value] = raw;
     __syncthreads();
     state.store(delta_head(a, s.to, head) + own, rule.key_dim, rule.value_dim);
@@ -133,7 +133,7 @@ __global__ void __launch_bounds__(4 * ONE_MOST_DIM, 2)
 }
 
 bool delta_one_fits(const DeltaRule *rule) {
-    return rule->key_dim <= ONE_MOST_DIM && rule->value_dim <= ONE_MOST_DIM;
+    return !rule->adds && rule->key_dim <= ONE_MOST_DIM && rule->value_dim <= ONE_MOST_DIM;
 }
 
 template <class T>

@@ -22,7 +22,7 @@ static bool common_format(DType a, DType b, Format *format) {
     return !(fine && with_min);
 }
 
-enum { LAYER_VECTORS = 29 };
+enum { LAYER_VECTORS = 30 };
 
 // Experts one below the other in the matrices of a layer's feed-forward part, and its intermediate size.
 static int64_t experts_of(const DecoderShape *s, const LayerWeights *h) {
@@ -49,7 +49,8 @@ static void vectors_of_layer(const DecoderShape *s, const LayerWeights *h, Layer
     const bool rows = layer_norms_rows(s, h), apart = rows || s->head_layer_norms;
     const bool latent = attends(h) && s->latent.rank > 0, recurs = attends(h) && heads.recurs;
     const int64_t taps = recurs ? delta_channels(&s->delta) * s->delta.taps : hidden * s->convolution.taps,
-                  values = s->delta.n_value_heads;
+                  values = s->delta.n_value_heads, taken = recurs ? delta_channels(&s->delta) : hidden,
+                  normed = s->delta.adds ? delta_width(&s->delta) : s->delta.value_dim;
     float offset = s->norm_offset;
     l->row_norms = rows;
     const Vector all[LAYER_VECTORS] = {
@@ -63,11 +64,12 @@ static void vectors_of_layer(const DecoderShape *s, const LayerWeights *h, Layer
         {"k_norm", &h->k_norm, apart ? head * heads.n_kv_heads : head, offset, 1, false, &l->k_norm},
         {"v_norm", &h->v_norm, head, 0, 1, false, &l->v_norm},
         {"conv", &h->conv, taps, 0, 1, recurs || (attends(h) && heads.convolves), &l->conv},
-        {"conv_bias", &h->conv_bias, hidden, 0, 1, false, &l->conv_bias},
+        {"conv_bias", &h->conv_bias, taken, 0, 1, false, &l->conv_bias},
         {"attn_gate_bias", &h->attn_gate_bias, head * s->n_heads, 0, 1, false, &l->attn_gate_bias},
         {"decay_rate", &h->decay_rate, values, 0, 1, recurs, &l->decay_rate},
         {"decay_bias", &h->decay_bias, values, 0, 1, recurs, &l->decay_bias},
-        {"state_norm", &h->state_norm, s->delta.value_dim, 0, 1, recurs, &l->state_norm},
+        {"state_norm", &h->state_norm, normed, 0, 1, recurs, &l->state_norm},
+        {"skip", &h->skip, values, 0, 1, recurs && s->delta.adds, &l->skip},
         {"bo", &h->bo, hidden, 0, 1, false, &l->bo},
         {"b_gate", &h->b_gate, wide, 0, 1, false, &l->b_gate},
         {"b_up", &h->b_up, wide, 0, 1, false, &l->b_up},
