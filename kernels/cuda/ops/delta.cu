@@ -124,7 +124,7 @@ __global__ void __launch_bounds__(DELTA_THREADS) delta_rule_kernel(const __grid_
     DeltaState<J> state;
     let_next_begin();
     if (s.to < 0) return;
-    const int own = column + threadIdx.x % 4 * 2;
+    const int own = column + DeltaState<J>::columns();
     state.load(there && s.from >= 0 ? delta_head(a, s.from, head) + own : NULL, rule.key_dim, rule.value_dim);
     kernels_before();
     const int n_stages = (s.n_tokens + N - 1) / N;
@@ -132,8 +132,9 @@ __global__ void __launch_bounds__(DELTA_THREADS) delta_rule_kernel(const __grid_
         if (i < n_stages) delta_ask<J>(a, s, i * N, head, first_column, &stages[i]);
         end_copies();
     }
-    const int value = of_warp + DeltaState<J>::own_column();
-    float *raw = a.raw + (int64_t)s.first_token * a.width + head * rule.value_dim + first_column + value;
+    const int values = of_warp + DeltaState<J>::columns();
+    float *raw = a.raw + (int64_t)s.first_token * a.width + head * rule.value_dim + first_column + of_warp +
+                 DeltaState<J>::own_column();
     for (int i = 0; i < n_stages; i++) {
         await_copies<DELTA_STAGES - 2>();
         __syncthreads(); // all have asked for this stage's, and are done with the one before, whose place is free
@@ -147,8 +148,8 @@ __global__ void __launch_bounds__(DELTA_THREADS) delta_rule_kernel(const __grid_
 #pragma unroll 2
         for (int t = 0; t < n; t++) {
             const DeltaKeys<J> next(tokens, min(t + 1, N - 1));
-            const float y =
-                state.template step<ADDS>(tokens.rates[t], tokens.dots[t], tokens.v[t][value], keys);
+            const float y = state.template step<ADDS>(tokens.rates[t], tokens.dots[t],
+                                                      *(const float2 *)&tokens.v[t][values], keys);
             if (there && DeltaState<J>::stores_column()) *raw = y;
             raw += a.width, keys = next;
         }

@@ -171,14 +171,13 @@ template <int J> struct DeltaState {
                 if (row(j, i) < key_dim) *(float2 *)(at + (int64_t)row(j, i) * stride) = s[j][i];
     }
 
-    // Goes on by a token: γ, β, q·k, and v of the lane's own column. That is 2c in groups of even g, 2c + 1 in odd ones. ADDS:
-    // δ is β·v.
-    // Returns qᵀ·S of it. k and q of the lane, by row(j, 0): keys.k(j), keys.q(j).
+    // Goes on by a token: γ, β, q·k, and v of the lane's two columns. Returns qᵀ·S of one of them, the first in groups of even g, the
+    // second in odd ones. k and q of the lane, by row(j, 0): keys.k(j), keys.q(j). ADDS: δ is β·v.
     //
-    // δ = β·(v - γ·kᵀS), S = γ·S + k·δ, and qᵀ of that is γ·qᵀS + (q·k)·δ: both products are of the old S, and summed up
-    // over the groups at the same time.
+    // δ = β·(v - γ·kᵀS), S = γ·S + k·δ, and qᵀ of that is γ·qᵀS + (q·k)·δ: both products are of the old S, and summed up over
+    // the groups at the same time, those of k for both columns in each, so that none has to wait for another's δ.
     template <bool ADDS, class Keys>
-    __device__ float step(float2 rates, float dot, float v, const Keys &keys) {
+    __device__ float step(float2 rates, float dot, float2 v, const Keys &keys) {
         const bool odd = threadIdx.x & 4;
         float of_k[2] = {0, 0}, of_q[2] = {0, 0};
 #pragma unroll
@@ -191,17 +190,18 @@ template <int J> struct DeltaState {
                 of_q[0] = fmaf(q[i], s[j][i].x, of_q[0]), of_q[1] = fmaf(q[i], s[j][i].y, of_q[1]);
             }
         }
-        float sum_k = odd ? of_k[1] : of_k[0], sum_q = odd ? of_q[1] : of_q[0];
-        sum_k += __shfl_xor_sync(~0u, odd ? of_k[0] : of_k[1], 4);
-        sum_q += __shfl_xor_sync(~0u, odd ? of_q[0] : of_q[1], 4);
+        float own_q = odd ? of_q[1] : of_q[0];
+        own_q += __shfl_xor_sync(~0u, odd ? of_q[0] : of_q[1], 4);
+        if (!ADDS)
 #pragma unroll
-        for (int o = 8; o < 32; o *= 2) {
-            sum_k += __shfl_xor_sync(~0u, sum_k, o);
-            sum_q += __shfl_xor_sync(~0u, sum_q, o);
-        }
-        const float delta = __fmul_rn(rates.y, ADDS ? v : fmaf(-rates.x, sum_k, v));
-        const float other = __shfl_xor_sync(~0u, delta, 4), first = odd ? other : delta,
-                    second = odd ? delta : other;
+            for (int o = 4; o < 32; o *= 2) {
+                of_k[0] += __shfl_xor_sync(~0u, of_k[0], o);
+                of_k[1] += __shfl_xor_sync(~0u, of_k[1], o);
+            }
+#pragma unroll
+        for (int o = 8; o < 32; o *= 2) own_q += __shfl_xor_sync(~0u, own_q, o);
+        const float first = __fmul_rn(rates.y, ADDS ? v.x : fmaf(-rates.x, of_k[0], v.x)),
+                    second = __fmul_rn(rates.y, ADDS ? v.y : fmaf(-rates.x, of_k[1], v.y));
 #pragma unroll
         for (int j = 0; j < J; j++) {
             const float4 k4 = keys.k(j);
@@ -212,12 +212,15 @@ template <int J> struct DeltaState {
                 s[j][i].y = fmaf(k[i], second, __fmul_rn(rates.x, s[j][i].y));
             }
         }
-        return fmaf(rates.x, sum_q, __fmul_rn(dot, delta));
+        return fmaf(rates.x, own_q, __fmul_rn(dot, odd ? second : first));
     }
 
-    // The column of step()'s v, and of what it returns, of the warp's 8; one of the lanes that have it stores it.
+    // The columns of step()'s v, and that of what it returns, of the warp's 8; one of the lanes that have it stores it.
+    __device__ static int columns() {
+        return threadIdx.x % 4 * 2;
+    }
     __device__ static int own_column() {
-        return threadIdx.x % 4 * 2 + (threadIdx.x & 4 ? 1 : 0);
+        return columns() + (threadIdx.x & 4 ? 1 : 0);
     }
     __device__ static bool stores_column() {
         return threadIdx.x % 32 < 8;

@@ -96,7 +96,7 @@ __global__ void __launch_bounds__(4 * ONE_MOST_DIM, 2)
     const RecurringSequence s = delta_sequence(a, blockIdx.y);
     DeltaState<J> state;
     let_next_begin();
-    const int own = column + threadIdx.x % 4 * 2;
+    const int own = column + DeltaState<J>::columns();
     state.load(s.to >= 0 && s.from >= 0 ? delta_head(a, s.from, head) + own : NULL, rule.key_dim,
                rule.value_dim);
     OneBefore before;
@@ -122,9 +122,9 @@ __global__ void __launch_bounds__(4 * ONE_MOST_DIM, 2)
     __syncthreads();
     if (threadIdx.x < 32) scale_one<J>(rule, &token);
     __syncthreads();
-    const int value = column + DeltaState<J>::own_column();
-    const float raw = state.template step<false>(token.rates, token.dot, token.v[value], OneKeys<J>{token});
-    if (DeltaState<J>::stores_column()) token.raw[value] = raw;
+    const float raw =
+        state.template step<false>(token.rates, token.dot, *(const float2 *)&token.v[own], OneKeys<J>{token});
+    if (DeltaState<J>::stores_column()) token.raw[column + DeltaState<J>::own_column()] = raw;
     __syncthreads();
     state.store(delta_head(a, s.to, head) + own, rule.key_dim, rule.value_dim);
     if (threadIdx.x < 32)
