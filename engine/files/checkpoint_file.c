@@ -100,7 +100,7 @@ Status checkpoint_folder_json(const Checkpoint *checkpoint, const char *name, js
                                file.size, MAX_JSON_BYTES);
             checkpoint_file_unmap(&file);
         } else if (!status) {
-            status = json_parse(path, (const char *)file.data, file.size, value, error);
+            status = json_parse_python(path, (const char *)file.data, file.size, value, error);
             checkpoint_file_unmap(&file);
         }
     }

@@ -39,6 +39,47 @@ Status json_parse(const char *name, const char *text, size_t size, json_t **valu
     return status;
 }
 
+// How long the number is that begins at `text`, which JSON has not; 0: it is none.
+static size_t other_number(const char *text, size_t size) {
+    static const char *const NUMBERS[] = {"NaN", "Infinity", "-Infinity"};
+    for (int i = 0; i < 3; i++) {
+        const size_t n = strlen(NUMBERS[i]);
+        if (n <= size && memcmp(text, NUMBERS[i], n) == 0) return n;
+    }
+    return 0;
+}
+
+// text as JSON has it, where outside of strings it has any of them; else *plain stays empty. False: no memory.
+static bool without_other_numbers(const char *text, size_t size, Text *plain) {
+    static const char BEFORE[] = "{\"__float__\": \"", BEHIND[] = "\"}";
+    bool in_string = false, ok = true;
+    size_t done = 0;
+    for (size_t at = 0, n; at < size && ok; at += n > 0 ? n : 1) {
+        n = in_string ? 0 : other_number(text + at, size - at);
+        if (text[at] == '"') in_string = !in_string;
+        if (n > 0) {
+            ok = text_add(plain, text + done, at - done) && text_add(plain, BEFORE, sizeof BEFORE - 1) &&
+                 text_add(plain, text + at, n) && text_add(plain, BEHIND, sizeof BEHIND - 1);
+            done = at + n;
+        } else if (in_string && text[at] == '\\')
+            n = 2;
+    }
+    return ok && (done == 0 || text_add(plain, text + done, size - done));
+}
+
+Status json_parse_python(const char *name, const char *text, size_t size, json_t **value, Error *error) {
+    Text plain = {0};
+    *value = NULL;
+    Status status = without_other_numbers(text, size, &plain)
+                        ? STATUS_OK
+                        : error_set(error, STATUS_MEMORY, "%s: out of memory", name);
+    if (!status)
+        status = plain.bytes ? json_parse(name, plain.bytes, plain.size, value, error)
+                             : json_parse(name, text, size, value, error);
+    free(plain.bytes);
+    return status;
+}
+
 // Whether a terminal obeys a character, or turns the order of others by it: all Bidi_Control of Unicode.
 static bool is_harmful(uint32_t code) {
     return code >= 0x7F && (utf8_is_obeyed(code) || code == 0x061C || code == 0x200E || code == 0x200F);

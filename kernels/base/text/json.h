@@ -16,6 +16,10 @@ json_t *json_load_text(const char *text, size_t size, size_t flags, json_error_t
 // json_refuse() behind `name`.
 Status json_parse(const char *name, const char *text, size_t size, json_t **value, Error *error);
 
+// The same of what Python writes, which has numbers that JSON has not: NaN, Infinity and -Infinity become
+// {"__float__": "NaN"} and so on, as transformers 5 writes them.
+Status json_parse_python(const char *name, const char *text, size_t size, json_t **value, Error *error);
+
 // What a problem of jansson's is: its text, or one of ours where that names a flag that whoever wrote the file cannot set,
 // or says of a file that is cut off what could stand in it.
 const char *json_problem(const json_error_t *problem);

@@ -12,7 +12,7 @@ Status model_from_config(const char *config, size_t config_size, const char *gen
                          size_t generation_size, Model **model, Error *error) {
     *model = NULL;
     json_t *parsed = NULL, *parsed_generation = NULL;
-    Status status = json_parse("config.json", config, config_size, &parsed, error);
+    Status status = json_parse_python("config.json", config, config_size, &parsed, error);
     if (!status && generation) {
         status = json_parse("generation_config.json", generation, generation_size, &parsed_generation, error);
     }
