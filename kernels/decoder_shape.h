@@ -121,6 +121,7 @@ typedef struct DeltaRule {
     // h / (n_value_heads / n_key_heads).
     bool keys_alternate; // not with `adds`
     bool adds;
+    float norm_eps; // of state_norm; the shape's own is another where its residuals are kept divided
 } DeltaRule;
 #define DELTA_LENGTH_EPS 1e-6f
 

@@ -156,7 +156,7 @@ typedef struct BackendOptions {
 
 enum { OPS_MAX_STAMPS = 8192 };
 
-enum { OPS_ABI = 31 }; // counts changes of this header that a plug-in built before would not know
+enum { OPS_ABI = 32 }; // counts changes of this header that a plug-in built before would not know
 
 typedef struct Ops {
     const char *name; // "cpu", "cuda"

@@ -85,12 +85,12 @@ static void print_convolutions(const DecoderShape *s, FILE *out) {
 static void print_recurring(const DecoderShape *s, FILE *out) {
     const DeltaRule *d = &s->delta;
     const int n = decoder_recurring(s);
-    fprintf(
-        out,
-        "layers        %d of %d recur by the delta rule instead of attending: %d heads of %d for queries and "
-        "keys, %d of %d for values, taps over %d tokens; a state of all %.1f MB\n",
-        n, s->n_layers, d->n_key_heads, d->key_dim, d->n_value_heads, d->value_dim, d->taps,
-        mega(n * delta_state_floats(d) * (int64_t)sizeof(float)));
+    fprintf(out,
+            "layers        %d of %d recur %s instead of attending: %d heads of %d for queries and "
+            "keys, %d of %d for values, taps over %d tokens; a state of all %.1f MB\n",
+            n, s->n_layers, d->adds ? "as a state space" : "by the delta rule", d->n_key_heads, d->key_dim,
+            d->n_value_heads, d->value_dim, d->taps,
+            mega(n * delta_state_floats(d) * (int64_t)sizeof(float)));
 }
 
 // Where layers differ.

@@ -20,6 +20,8 @@ typedef enum RopeRule {
     ROPE_IN_WINDOWS,        // layers without a window turn nothing
     ROPE_IN_WINDOWS_IF_ANY, // the same, where the files say how long a window is
     ROPE_LISTED, // no_rope_layers says 0 of those that turn nothing, else every no_rope_layer_interval-th
+    // All or none: position_embedding_type says "rope" where they turn, GGUF's rope.scaling.finetuned not that they do not.
+    ROPE_SWITCHED,
 } RopeRule;
 
 // The parts of a model that have a weight, and perhaps a bias.
@@ -52,7 +54,8 @@ typedef enum Module {
     MODULE_CONV,
     MODULE_CONV_OUT,
     // Of layers that recur: queries, keys and values one below the other, with the gate's between them, or it apart; and
-    // likewise what decides how much of the state is written and how much is kept.
+    // likewise what decides how much of the state is written and how much is kept; of a state space, all of it is in
+    // MODULE_DELTA_QKV_GATE: gate, values, keys, queries and what decides.
     MODULE_DELTA_QKV,
     MODULE_DELTA_GATE,
     MODULE_DELTA_QKV_GATE,
@@ -62,6 +65,9 @@ typedef enum Module {
     MODULE_DELTA_CONV,
     MODULE_DELTA_NORM,
     MODULE_DELTA_OUT,
+    MODULE_DELTA_RATES, // whole names of numbers for each head, as the following
+    MODULE_DELTA_BIAS,
+    MODULE_DELTA_SKIP,
     MODULE_TOKEN_GATE, // of per-layer embeddings
     MODULE_TOKEN_UP,
     MODULE_TOKEN_NORM,
@@ -141,7 +147,8 @@ typedef struct ExpertRules {
     ExpertNames names[2]; // in a Hugging Face folder, of yesterday and of today
     int n, n_active;      // where config.json does not say how many there are, and how many a token takes
     const char *size, *shared_size; // keys of config.json; size NULL: intermediate_size
-    // Of the expert that every token takes, in a Hugging Face folder: gate, up, down, and its router, if it has one.
+    // Of the expert that every token takes, in a Hugging Face folder: gate (NULL: before up, in one), up, down, and its router,
+    // if it has one.
     const char *shared[4];
     const char *shared_count; // instead of its size: how many of the others it is as large as
     bool shared_alike;        // it is as large as one of them
@@ -168,12 +175,12 @@ typedef struct Architecture {
     // none.
     const char *whole;
     // Several rows may be of one name: the first whose conditions hold is meant. In config.json values of keys, absent ones
-    // being 0, and a key that is not there; in GGUF a tensor that is there; NULL: no condition.
+    // being 0, a key that is there, and one that is not; in GGUF a tensor that is there; NULL: no condition.
     struct {
         const char *key;
         double value;
     } when[2];
-    const char *without_key, *when_tensor;
+    const char *with_key, *without_key, *when_tensor;
     int64_t when_layers; // the number of layers in GGUF, where nothing else tells; 0: any
     // Of transformers without its end, where it does not follow from the name; other classes as a whole: is_class_of().
     const char *class_name, *other_classes[2];
@@ -213,14 +220,18 @@ typedef struct Architecture {
     bool convolves;   // layers may: those that layer_types calls "conv", in GGUF those without KV heads
     // Layers may recur: those that layer_types calls "linear_attention", else all but every full_attention_interval-th.
     bool recurs;
+    // They are state spaces (DeltaRule.adds): those that layer_types calls "mamba" or "linear_attention", all without it; in
+    // GGUF those without KV heads.
+    bool state_space;
     bool gguf_keys_alternate; // DeltaRule.keys_alternate, in GGUF
     bool query_gates;  // each head's rows of MODULE_Q are followed by those of a gate of what attention gives
     bool ffn_adjusted; // config.json's intermediate size is what Lfm2MLP makes its own of
     bool ffn_halved;   // files tell the feed-forward part's two sizes together
-    bool rope_ratio;   // rope_ratio multiplies the base
-    bool norms_turned; // norms of queries and keys come after RoPE
-    bool rope_alpha;   // "dynamic" with an alpha: a base that is multiplied once and for all
-    bool temperature;  // queries are sharper far into a text: llama_4_scaling_beta beside the rope's numbers
+    bool gguf_gate_apart; // GGUF files have the two of MODULE_GATE_UP one by one
+    bool rope_ratio;      // rope_ratio multiplies the base
+    bool norms_turned;    // norms of queries and keys come after RoPE
+    bool rope_alpha;      // "dynamic" with an alpha: a base that is multiplied once and for all
+    bool temperature; // queries are sharper far into a text: llama_4_scaling_beta beside the rope's numbers
     bool temperature_unturned; // the same of layers that turn nothing, by attn_scale and floor_scale
     int normed_vocab;    // a vocabulary of this size: every row of the head's matrix is divided by its length
     bool fixed_act;      // the class has one activation, and no key for it

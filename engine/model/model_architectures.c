@@ -49,6 +49,9 @@ const char *const GGUF_MODULES[N_MODULES] = {
     [MODULE_DELTA_CONV] = "ssm_conv1d",
     [MODULE_DELTA_NORM] = "ssm_norm",
     [MODULE_DELTA_OUT] = "ssm_out",
+    [MODULE_DELTA_RATES] = "ssm_a",
+    [MODULE_DELTA_BIAS] = "ssm_dt.bias",
+    [MODULE_DELTA_SKIP] = "ssm_d",
     [MODULE_TOKEN_GATE] = "inp_gate",
     [MODULE_TOKEN_UP] = "proj",
     [MODULE_TOKEN_NORM] = "post_norm",
@@ -62,9 +65,9 @@ const char *const GGUF_MODULES[N_MODULES] = {
 };
 
 static const ArchitectureFamily *const FAMILIES[] = {
-    &architectures_llama,       &architectures_experts,    &architectures_latent, &architectures_gemma,
-    &architectures_post_norm,   &architectures_layer_norm, &architectures_first,  &architectures_gpt,
-    &architectures_convolution, &architectures_delta};
+    &architectures_llama,       &architectures_experts,    &architectures_latent,     &architectures_gemma,
+    &architectures_post_norm,   &architectures_layer_norm, &architectures_first,      &architectures_gpt,
+    &architectures_convolution, &architectures_delta,      &architectures_state_space};
 
 enum { N_FAMILIES = sizeof FAMILIES / sizeof *FAMILIES };
 
@@ -126,6 +129,7 @@ static bool is_meant(const ParamSource *source, const Architecture *a) {
         return !a->when_tensor || checkpoint_find(source->checkpoint, a->when_tensor);
     }
     if (a->without_key && json_object_get(source->config, a->without_key)) return false;
+    if (a->with_key && !json_member(source->config, a->with_key)) return false;
     for (size_t i = 0; i < sizeof a->when / sizeof *a->when && a->when[i].key; i++) {
         const json_t *value = json_object_get(source->config, a->when[i].key);
         double number = json_is_boolean(value) ? json_is_true(value) : json_number_value(value);

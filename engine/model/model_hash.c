@@ -70,13 +70,8 @@ static uint64_t hash_sizes(const Model *m, uint64_t hash) {
                          m->shape.intermediate_size};
     hash = HASH(hash, sizes); // all that there is of a model whose weights are made up
     const DeltaRule *d = &m->shape.delta;
-    const int of_delta[] = {d->n_key_heads,
-                            d->n_value_heads,
-                            d->key_dim,
-                            d->value_dim,
-                            d->taps,
-                            d->keys_alternate,
-                            decoder_recurring(&m->shape)};
+    const int of_delta[] = {d->n_key_heads, d->n_value_heads,  d->key_dim, d->value_dim,
+                            d->taps,        d->keys_alternate, d->adds,    decoder_recurring(&m->shape)};
     return d->n_value_heads > 0 ? HASH(hash, of_delta) : hash;
 }
 

@@ -70,6 +70,8 @@ Status model_take_latent(Model *model, const ParamSource *source, int layer, con
 // Where heads differ by layer: global_head_dim and token_size, after the shape; the rest after the windows.
 Status model_read_global_head(Model *model, const ParamSource *source, Error *error);
 Status model_read_layer_heads(Model *model, const ParamSource *source, Error *error);
+// Of a GGUF file how many KV heads each layer has: none in those that do not attend. heads [n_layers].
+Status model_find_headless(const Model *model, const ParamSource *source, LayerHeads *heads, Error *error);
 // Layers that convolve: how wide the feed-forward part is beside them, after the sizes; which they are, after the windows;
 // and a layer's taps, and its matrix apart that was read into wk.
 Status model_adjust_ffn(Model *model, const ParamSource *source, Error *error);
@@ -128,5 +130,8 @@ Status model_turn_biases(Model *model, const ParamSource *source, int layer, con
 // describes a tensor of the file, which has its name, in other dimensions.
 Status model_take_tensor(Model *model, const ParamSource *source, const CheckpointTensor *tensor,
                          int64_t rows, int64_t cols, Matrix *matrix, Error *error);
+// One whose dimensions, whatever they are, make a vector of n elements. tensor NULL: nothing is done.
+Status model_take_vector(Model *model, const ParamSource *source, const CheckpointTensor *tensor, int64_t n,
+                         Matrix *vector, Error *error);
 
 #endif

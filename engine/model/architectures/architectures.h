@@ -12,7 +12,7 @@ typedef struct ArchitectureFamily {
 
 extern const ArchitectureFamily architectures_llama, architectures_experts, architectures_latent,
     architectures_gemma, architectures_post_norm, architectures_layer_norm, architectures_first,
-    architectures_gpt, architectures_convolution, architectures_delta;
+    architectures_gpt, architectures_convolution, architectures_delta, architectures_state_space;
 
 // ---- what many rows say ------------------------------------------------------------------------------------
 
@@ -48,6 +48,22 @@ extern const ArchitectureFamily architectures_llama, architectures_experts, arch
     .shared_size = "shared_expert_intermediate_size",                                                        \
     .shared = {"mlp.shared_expert.gate_proj", "mlp.shared_expert.up_proj", "mlp.shared_expert.down_proj",    \
                "mlp.shared_expert_gate"}
+
+// What multiplies in all of Granite's, and its experts, as its own files and transformers 5 hold them.
+#define GRANITE_SCALES .scales = {.attention = 1, .embedding = 1, .residual = 1, .logits_over = 1}
+#define GRANITE_EXPERTS                                                                                      \
+    .there = true, .n = 8, .n_active = 2,                                                                    \
+    .names = {{.router = "block_sparse_moe.router.layer",                                                    \
+               .gate_up = "block_sparse_moe.input_linear.weight",                                            \
+               .all_down = "block_sparse_moe.output_linear.weight"},                                         \
+              {.router = "block_sparse_moe.router",                                                          \
+               .gate_up = "block_sparse_moe.experts.gate_up_proj",                                           \
+               .all_down = "block_sparse_moe.experts.down_proj"}},                                           \
+    .renormalise = true, .gguf_renormalise = true
+
+// In its GGUF files this says whether heads turn at all; those that have layers of another kind may not.
+#define GRANITE_TURNS                                                                                        \
+    { NULL, {NULL, "rope.scaling.finetuned"}, 1, "heads that do not turn" }
 
 #define NO_ATTENTION_BIAS                                                                                    \
     { NULL, {"attention_bias"}, 0, "biases of attention" }

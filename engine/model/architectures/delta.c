@@ -5,7 +5,8 @@
     [MODULE_ATTN_NORM] = "input_layernorm",                                                                  \
     LLAMA_ATTENTION, [MODULE_Q_NORM] = "self_attn.q_norm", [MODULE_K_NORM] = "self_attn.k_norm",             \
     [MODULE_DELTA_CONV] = "linear_attn.conv1d", [MODULE_DELTA_NORM] = "linear_attn.norm",                    \
-    [MODULE_DELTA_OUT] = "linear_attn.out_proj", [MODULE_FFN_NORM] = "post_attention_layernorm",             \
+    [MODULE_DELTA_OUT] = "linear_attn.out_proj", [MODULE_DELTA_RATES] = "linear_attn.A_log",                 \
+    [MODULE_DELTA_BIAS] = "linear_attn.dt_bias", [MODULE_FFN_NORM] = "post_attention_layernorm",             \
     LLAMA_FEED_FORWARD, LLAMA_ENDS
 
 // Qwen 3.5 has each matrix by itself.

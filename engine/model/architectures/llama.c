@@ -95,9 +95,10 @@ static const Architecture ROWS[] = {
     {.name = "granite",
      .gguf = "granite",
      LLAMA_NAMES,
+     .fixed = {GRANITE_TURNS},
      .bias_keys = BIAS_QKV | BIAS_O | BIAS_FFN,
      .gguf_rope = ROPE_INTERLEAVED,
-     .scales = {.attention = 1, .embedding = 1, .residual = 1, .logits_over = 1},
+     GRANITE_SCALES,
      .norm_eps = 1e-6,
      .default_context = 2048},
     // GLM-4-9B as transformers has it.

@@ -41,26 +41,6 @@ static Status kinds_from_config(const Model *model, const ParamSource *source, L
     return STATUS_OK;
 }
 
-// GGUF: those that have no KV heads.
-static Status kinds_from_gguf(const Model *model, const ParamSource *source, LayerHeads *heads,
-                              Error *error) {
-    char text[KEY_SIZE];
-    const char *key = source_gguf_key(source, "attention.head_count_kv", text);
-    const MetaValue *list = checkpoint_meta(source->checkpoint, key);
-    const int n = model->shape.n_layers;
-    MetaCursor cursor = {0};
-    if (!list || list->type != META_ARRAY) return STATUS_OK;
-    for (int l = 0; l < n; l++) {
-        MetaValue value;
-        if (list->count != n || !checkpoint_meta_next(list, &cursor, &value) || value.type != META_INTEGER ||
-            (value.integer != 0 && value.integer != model->shape.n_kv_heads))
-            return error_set(error, STATUS_FILE, "%s: %s should have a number for each of %d layers, 0 or %d",
-                             source->path, key, n, model->shape.n_kv_heads);
-        heads[l].convolves = value.integer == 0;
-    }
-    return STATUS_OK;
-}
-
 static Status read_taps(Model *model, const ParamSource *source, Error *error) {
     int64_t taps = source->config ? 3 : -1;
     const DecoderShape *s = &model->shape;
@@ -102,7 +82,9 @@ Status model_read_convolution(Model *model, const ParamSource *source, Error *er
     if (!heads || !ropes) status = error_set(error, STATUS_MEMORY, "%s: out of memory", source->path);
     if (!status)
         status = source->config ? kinds_from_config(model, source, heads, error)
-                                : kinds_from_gguf(model, source, heads, error);
+                                : model_find_headless(model, source, heads, error);
+    for (int l = 0; l < s->n_layers && !source->config && !status; l++)
+        heads[l].convolves = heads[l].n_kv_heads == 0;
     for (int l = 0; l < s->n_layers && !status; l++) some |= heads[l].convolves;
     if (!status && some) status = read_taps(model, source, error);
     if (status || !some) {

@@ -54,10 +54,10 @@ static Status read_size(DecoderShape *shape, const ParamSource *source, const Si
     int64_t value = INT64_MIN;
     int *member = (int *)(void *)((char *)shape + size->offset);
     char text[KEY_SIZE];
-    Status status =
-        source->config || !(source->architecture->heads_by_window || source->architecture->convolves)
-            ? param_integer(source, size->key, &value, error)
-            : read_first(source, size->key, &value, error);
+    Status status = source->config || !(source->architecture->heads_by_window ||
+                                        source->architecture->convolves || source->architecture->state_space)
+                        ? param_integer(source, size->key, &value, error)
+                        : read_first(source, size->key, &value, error);
     if (status) return status;
     const char *name = source->config || !size->key.gguf ? source_config_key(source, size->key.hf)
                                                          : source_gguf_key(source, size->key.gguf, text);

@@ -1,4 +1,5 @@
-// Layers that recur instead of attending (Qwen3-Next, Qwen 3.5): which they are, and their sizes.
+// Layers that recur instead of attending, by the delta rule (Qwen3-Next, Qwen 3.5) or as state spaces (Granite 4): which they
+// are, and their sizes.
 #include "engine/model/config/param.h"
 #include "engine/model/config/unread.h"
 #include "engine/model/model_internal.h"
@@ -24,31 +25,48 @@ static Status kinds_by_interval(const Model *model, const ParamSource *source, L
     return STATUS_OK;
 }
 
-// config.json: by name in layer_types; what full_attention_interval says beside it means nothing.
+// What layer_types calls a layer that recurs, and one that attends: as transformers 5 has them, then as files of state spaces
+// do. NULL: none of these.
+static const char *const KINDS[][2] = {{"linear_attention", "mamba"}, {"full_attention", "attention"}};
+
+static bool is_kind(const char *type, bool attends, bool state_space) {
+    return strcmp(type, KINDS[attends][0]) == 0 || (state_space && strcmp(type, KINDS[attends][1]) == 0);
+}
+
+// config.json: by name in layer_types; what full_attention_interval says beside it means nothing. Without it all of a state
+// space recur.
 static Status kinds_from_config(const Model *model, const ParamSource *source, LayerHeads *heads,
                                 Error *error) {
-    const json_t *types = json_object_get(source->config, "layer_types");
+    const char *name = source_config_key(source, "layer_types");
+    const json_t *types = json_object_get(source->config, name);
+    const bool state_space = source->architecture->state_space;
     const int n = model->shape.n_layers;
-    unread_take_key(source, NULL, "layer_types");
-    if (!types || json_is_null(types)) return kinds_by_interval(model, source, heads, error);
-    unread_take_key(source, NULL, INTERVAL.hf);
+    unread_take_key(source, NULL, name);
+    if (json_same(types, json_object_get(source->config, "layer_types")))
+        unread_take_key(source, NULL, "layer_types");
+    const bool silent = !types || json_is_null(types);
+    if (silent && !state_space) return kinds_by_interval(model, source, heads, error);
+    if (!state_space) unread_take_key(source, NULL, INTERVAL.hf);
     for (int l = 0; l < n; l++) {
-        const char *type = json_string_value(json_array_get(types, (size_t)l));
-        heads[l].recurs = type && strcmp(type, "linear_attention") == 0;
-        if (json_array_size(types) != (size_t)n || !type ||
-            (!heads[l].recurs && strcmp(type, "full_attention") != 0))
-            return error_set(
-                error, STATUS_FILE,
-                "%s: layer_types should name %d layers, \"linear_attention\" or \"full_attention\"",
-                source->path, n);
+        const char *type = silent ? KINDS[0][0] : json_string_value(json_array_get(types, (size_t)l));
+        heads[l].recurs = type && is_kind(type, false, state_space);
+        if ((!silent && json_array_size(types) != (size_t)n) || !type ||
+            (!heads[l].recurs && !is_kind(type, true, state_space)))
+            return error_set(error, STATUS_FILE, "%s: %s should name %d layers, \"%s\" or \"%s\"",
+                             source->path, name, n, KINDS[0][state_space], KINDS[1][state_space]);
     }
     return STATUS_OK;
 }
 
-// GGUF: by a list of switches, where there is one; layers that predict further tokens may be in it.
+// GGUF: by a list of switches, where there is one; layers that predict further tokens may be in it. State spaces have no heads.
 static Status kinds_from_gguf(const Model *model, const ParamSource *source, LayerHeads *heads,
                               Error *error) {
     char text[KEY_SIZE];
+    if (source->architecture->state_space) {
+        const Status status = model_find_headless(model, source, heads, error);
+        for (int l = 0; l < model->shape.n_layers && !status; l++) heads[l].recurs = heads[l].n_kv_heads == 0;
+        return status;
+    }
     const char *key = source_gguf_key(source, "attention.recurrent_layers", text);
     const MetaValue *list = checkpoint_meta(source->checkpoint, key);
     MetaCursor cursor = {0};
@@ -71,16 +89,24 @@ static Status kinds_from_gguf(const Model *model, const ParamSource *source, Lay
 
 enum { MOST_HEADS = 1 << 12, MOST_DIM = 256 };
 
-static const struct {
+typedef struct DeltaSize {
     Key key;
     size_t offset; // of an int in DeltaRule
     int most, usual;
-} SIZES[] = {
-    {{"linear_num_key_heads", "ssm.group_count"}, offsetof(DeltaRule, n_key_heads), MOST_HEADS, 16},
-    {{"linear_num_value_heads", "ssm.time_step_rank"}, offsetof(DeltaRule, n_value_heads), MOST_HEADS, 32},
-    {{"linear_key_head_dim", "ssm.state_size"}, offsetof(DeltaRule, key_dim), MOST_DIM, 128},
-    {{"linear_value_head_dim", NULL}, offsetof(DeltaRule, value_dim), MOST_DIM, 128},
-    {{"linear_conv_kernel_dim", "ssm.conv_kernel"}, offsetof(DeltaRule, taps), CONVOLUTION_MOST_TAPS, 4},
+} DeltaSize;
+
+// Of the delta rule, and of state spaces.
+static const DeltaSize SIZES[][5] = {
+    {{{"linear_num_key_heads", "ssm.group_count"}, offsetof(DeltaRule, n_key_heads), MOST_HEADS, 16},
+     {{"linear_num_value_heads", "ssm.time_step_rank"}, offsetof(DeltaRule, n_value_heads), MOST_HEADS, 32},
+     {{"linear_key_head_dim", "ssm.state_size"}, offsetof(DeltaRule, key_dim), MOST_DIM, 128},
+     {{"linear_value_head_dim", NULL}, offsetof(DeltaRule, value_dim), MOST_DIM, 128},
+     {{"linear_conv_kernel_dim", "ssm.conv_kernel"}, offsetof(DeltaRule, taps), CONVOLUTION_MOST_TAPS, 4}},
+    {{{"mamba_n_groups", "ssm.group_count"}, offsetof(DeltaRule, n_key_heads), MOST_HEADS, 1},
+     {{"mamba_n_heads", "ssm.time_step_rank"}, offsetof(DeltaRule, n_value_heads), MOST_HEADS, 128},
+     {{"mamba_d_state", "ssm.state_size"}, offsetof(DeltaRule, key_dim), MOST_DIM, 256},
+     {{NULL, NULL}, offsetof(DeltaRule, value_dim), MOST_DIM, 0},
+     {{"mamba_d_conv", "ssm.conv_kernel"}, offsetof(DeltaRule, taps), CONVOLUTION_MOST_TAPS, 4}},
 };
 
 static Status refuse_size(const ParamSource *source, const char *key, int64_t value, int most, Error *error) {
@@ -102,30 +128,74 @@ static Status read_gguf_values(DeltaRule *d, const ParamSource *source, Error *e
         return refuse_size(source, INNER, inner, n * MOST_DIM, error);
     if (inner % n != 0)
         return error_set(error, STATUS_FILE, "%s: %s.%s is %lld, for %d heads of values (%s)", source->path,
-                         source->architecture->gguf, INNER, (long long)inner, n, SIZES[1].key.gguf);
+                         source->architecture->gguf, INNER, (long long)inner, n, SIZES[0][1].key.gguf);
     d->value_dim = (int)(inner / n);
     return STATUS_OK;
 }
 
-static Status read_sizes(DeltaRule *d, const ParamSource *source, Error *error) {
-    Status status = STATUS_OK;
-    for (size_t i = 0; i < sizeof SIZES / sizeof *SIZES && !status; i++) {
-        const char *key = source->config ? SIZES[i].key.hf : SIZES[i].key.gguf;
-        int64_t value = source->config ? SIZES[i].usual : INT64_MIN;
+// In config.json of a state space they have together the hidden size, expanded.
+static Status read_space_values(DeltaRule *d, int hidden_size, const ParamSource *source, Error *error) {
+    static const char HEAD[] = "mamba_d_head";
+    const json_t *head = json_object_get(source->config, HEAD);
+    const bool follows = !head || (json_is_string(head) && strcmp(json_string_value(head), "auto") == 0);
+    int64_t expand = 2, dim;
+    Status status = param_integer(source, (Key){"mamba_expand", NULL}, &expand, error);
+    if (status) return status;
+    if (expand < 1 || expand > 64) return refuse_size(source, "mamba_expand", expand, 64, error);
+    dim = expand * hidden_size / d->n_value_heads;
+    unread_take_key(source, NULL, HEAD);
+    if (!follows) status = param_integer(source, (Key){HEAD, NULL}, &dim, error);
+    if (status) return status;
+    if (dim < 1 || dim > MOST_DIM) return refuse_size(source, HEAD, dim, MOST_DIM, error);
+    if (dim * d->n_value_heads != expand * hidden_size)
+        return error_set(error, STATUS_FILE,
+                         "%s: %d heads of %lld (mamba_n_heads, %s) are not %lld times the hidden size of %d "
+                         "(mamba_expand)",
+                         source->path, d->n_value_heads, (long long)dim, HEAD, (long long)expand,
+                         hidden_size);
+    d->value_dim = (int)dim;
+    return STATUS_OK;
+}
+
+// The class cuts steps of time off beyond its limits, of which the usual ones leave all.
+static Status check_limits(const ParamSource *source, Error *error) {
+    static const char KEY[] = "time_step_limit";
+    const json_t *limits = json_object_get(source->config, KEY), *least = json_array_get(limits, 0),
+                 *most = json_object_get(json_array_get(limits, 1), "__float__");
+    unread_take_key(source, NULL, KEY);
+    if (!limits) return STATUS_OK;
+    if (json_is_null(limits)) return param_refuse_null(source, NULL, KEY, error);
+    if (json_array_size(limits) == 2 && json_is_number(least) && json_number_value(least) == 0 && most &&
+        json_is_string(most) && strcmp(json_string_value(most), "Infinity") == 0)
+        return STATUS_OK;
+    return error_set(error, STATUS_UNSUPPORTED,
+                     "%s: %s asks for other limits than 0 and infinity, which palaver cannot run",
+                     source->path, KEY);
+}
+
+static Status read_sizes(DeltaRule *d, const DecoderShape *s, const ParamSource *source, Error *error) {
+    const bool config = source->config, space = source->architecture->state_space;
+    const DeltaSize *sizes = SIZES[space];
+    Status status = config && space ? check_limits(source, error) : STATUS_OK;
+    for (size_t i = 0; i < sizeof *SIZES / sizeof **SIZES && !status; i++) {
+        const char *key = config ? sizes[i].key.hf : sizes[i].key.gguf;
+        int64_t value = config ? sizes[i].usual : INT64_MIN;
         if (!key) continue;
-        status = param_integer(source, SIZES[i].key, &value, error);
-        if (!status && (value < 1 || value > SIZES[i].most))
-            status = refuse_size(source, key, value, SIZES[i].most, error);
-        if (!status) *(int *)(void *)((char *)d + SIZES[i].offset) = (int)value;
+        status = param_integer(source, sizes[i].key, &value, error);
+        if (!status && (value < 1 || value > sizes[i].most))
+            status = refuse_size(source, key, value, sizes[i].most, error);
+        if (!status) *(int *)(void *)((char *)d + sizes[i].offset) = (int)value;
     }
-    if (!status && !source->config) status = read_gguf_values(d, source, error);
+    if (!status && !config) status = read_gguf_values(d, source, error);
+    if (!status && config && space) status = read_space_values(d, s->hidden_size, source, error);
     if (status) return status;
     if (d->n_value_heads % d->n_key_heads != 0)
         return error_set(error, STATUS_UNSUPPORTED,
                          "%s: %d heads of values (%s) cannot share %d of keys (%s) evenly", source->path,
-                         d->n_value_heads, source->config ? SIZES[1].key.hf : SIZES[1].key.gguf,
-                         d->n_key_heads, source->config ? SIZES[0].key.hf : SIZES[0].key.gguf);
-    d->keys_alternate = !source->config && source->architecture->gguf_keys_alternate;
+                         d->n_value_heads, config ? sizes[1].key.hf : sizes[1].key.gguf, d->n_key_heads,
+                         config ? sizes[0].key.hf : sizes[0].key.gguf);
+    d->keys_alternate = !config && source->architecture->gguf_keys_alternate;
+    d->adds = space;
     return STATUS_OK;
 }
 
@@ -156,19 +226,27 @@ static Status check_sections(const Model *model, const ParamSource *source, Erro
                             source->path, key, model->shape.rope.rotary_dim / 2);
 }
 
+// In GGUF each layer's is simply there.
+static Status read_conv_bias(Model *model, const ParamSource *source, Error *error) {
+    model->conv_bias = source->config;
+    return param_bool(source, (Key){"mamba_conv_bias", NULL}, &model->conv_bias, error);
+}
+
 Status model_read_delta(Model *model, const ParamSource *source, Error *error) {
     DecoderShape *s = &model->shape;
     bool some = false, all = true;
     if (!source->architecture->recurs) return STATUS_OK;
     DeltaRule delta = {0};
     LayerHeads *heads = calloc((size_t)s->n_layers, sizeof *heads);
-    int *ropes = calloc((size_t)s->n_layers, sizeof *ropes);
+    const bool turns = !model->layer_ropes; // else none does
+    int *ropes = turns ? calloc((size_t)s->n_layers, sizeof *ropes) : model->layer_ropes;
     Status status = STATUS_OK;
     if (!heads || !ropes) status = error_set(error, STATUS_MEMORY, "%s: out of memory", source->path);
     if (!status)
         status = source->config ? kinds_from_config(model, source, heads, error)
                                 : kinds_from_gguf(model, source, heads, error);
-    if (!status) status = read_sizes(&delta, source, error);
+    if (!status) status = read_sizes(&delta, s, source, error);
+    if (!status && source->architecture->state_space) status = read_conv_bias(model, source, error);
     if (!status) status = check_sections(model, source, error);
     for (int l = 0; l < s->n_layers && !status; l++) some |= heads[l].recurs, all &= heads[l].recurs;
     if (!status && all)
@@ -176,13 +254,15 @@ Status model_read_delta(Model *model, const ParamSource *source, Error *error) {
                            "%s: none of %d layers attends; palaver runs models of which one does",
                            source->path, s->n_layers);
     if (status || !some) { // where all attend they are alike
-        free(heads), free(ropes);
+        free(heads);
+        if (turns) free(ropes);
         return status;
     }
     for (int l = 0; l < s->n_layers; l++) {
         heads[l].n_kv_heads = s->n_kv_heads, heads[l].head_dim = s->head_dim, heads[l].lender = l;
-        ropes[l] = heads[l].recurs ? -1 : 0;
+        ropes[l] = heads[l].recurs || !turns ? -1 : 0;
     }
+    delta.norm_eps = (float)((double)s->norm_eps * model->residual_scale * model->residual_scale);
     s->delta = delta;
     s->heads_of_layers = model->layer_heads = heads, s->rope.of_layers = model->layer_ropes = ropes;
     model->usual_intermediate = s->intermediate_size;

@@ -221,6 +221,14 @@ static void take_layer_keys(const ParamSource *source) {
         if (keys[i]) unread_take_key(source, NULL, source_config_key(source, keys[i]));
 }
 
+// Keys that mean nothing where there are none.
+static void leave_none(const ParamSource *source) {
+    static const char *const KEYS[] = {"expert_used_count", "expert_shared_feed_forward_length"};
+    char text[KEY_SIZE];
+    for (int i = 0; i < 2 && !source->config; i++)
+        unread_take_meta(source, source_gguf_key(source, KEYS[i], text));
+}
+
 Status model_read_experts(Model *model, const ParamSource *source, Error *error) {
     const ExpertRules *rules = &source->architecture->experts;
     DecoderShape *shape = &model->shape;
@@ -230,7 +238,10 @@ Status model_read_experts(Model *model, const ParamSource *source, Error *error)
         Status status = param_integer(source, (Key){"num_local_experts", "expert_count"}, &n, error);
         if (!status) status = param_integer(source, (Key){"num_experts", NULL}, &other, error);
         if (status) return status;
-        if (n <= 0 && other <= 0) return STATUS_OK;
+        if (n <= 0 && other <= 0) {
+            leave_none(source);
+            return STATUS_OK;
+        }
         return error_set(error, STATUS_UNSUPPORTED,
                          "%s: a mixture of %lld experts, which a %s model does not have", source->path,
                          (long long)(n > 0 ? n : other), source->architecture->name);

@@ -124,16 +124,6 @@ static Status take_stacked(const ExpertReader *r, const CheckpointTensor *tensor
     return STATUS_OK;
 }
 
-// NULL: none; else a vector of n elements.
-static Status take_vector(const ExpertReader *r, const CheckpointTensor *tensor, int64_t n, Matrix *to,
-                          Error *error) {
-    if (!tensor) return STATUS_OK;
-    CheckpointTensor flat = *tensor;
-    for (int d = 1; d < tensor->n_dims; d++) flat.shape[0] *= tensor->shape[d];
-    flat.n_dims = 1;
-    return model_take_tensor(r->model, r->source, &flat, 0, n, to, error);
-}
-
 static Status take_gguf(const ExpertReader *r, Error *error) {
     static const char *const STACKED[] = {"ffn_gate_exps", "ffn_up_exps", "ffn_down_exps"};
     const char *const each[] = {r->names->gate, r->names->up, r->names->down};
@@ -145,8 +135,8 @@ static Status take_gguf(const ExpertReader *r, Error *error) {
         const CheckpointTensor *all = find(r, STACKED[kind], ".weight");
         status = all ? take_stacked(r, all, &kind, 1, error) : take_each(r, kind, each[kind], error);
         if (!status)
-            status =
-                take_vector(r, find(r, STACKED[kind], ".bias"), e->n * rows_of(r, kind), biases[kind], error);
+            status = model_take_vector(r->model, r->source, find(r, STACKED[kind], ".bias"),
+                                       e->n * rows_of(r, kind), biases[kind], error);
     }
     return status;
 }
@@ -173,6 +163,17 @@ static Status take_folder(const ExpertReader *r, Error *error) {
     return status ? status : take_each(r, DOWNS, names->down, error);
 }
 
+// The two in one, the gate first.
+static Status take_shared_gate_up(const ExpertReader *r, const char *name, Error *error) {
+    const int64_t wide = r->model->shape.experts.shared_size, hidden = r->model->shape.hidden_size;
+    const CheckpointTensor *tensor = find(r, name, ".weight");
+    if (!tensor) return missing(r, name, error);
+    Status status =
+        model_take_tensor(r->model, r->source, tensor, 2 * wide, hidden, &r->to->shared_up, error);
+    r->to->shared_gate = model_take_first(&r->to->shared_up, wide);
+    return status;
+}
+
 // The expert that every token takes; its router is a row, of GGUF a vector.
 static Status take_shared(const ExpertReader *r, Error *error) {
     static const char *const GGUF[] = {"ffn_gate_shexp", "ffn_up_shexp", "ffn_down_shexp",
@@ -182,8 +183,8 @@ static Status take_shared(const ExpertReader *r, Error *error) {
     const char *const *names = r->source->config ? rules->shared : rules->beside[0] ? DENSE : GGUF;
     Matrix *parts[] = {&r->to->shared_gate, &r->to->shared_up, &r->to->shared_down};
     const int64_t wide = r->model->shape.experts.shared_size, hidden = r->model->shape.hidden_size;
-    Status status = STATUS_OK;
-    for (int i = 0; i < 3 && !status; i++) {
+    Status status = names[GATES] ? STATUS_OK : take_shared_gate_up(r, names[UPS], error);
+    for (int i = names[GATES] ? GATES : DOWNS; i <= DOWNS && !status; i++) {
         const CheckpointTensor *tensor = find(r, names[i], ".weight");
         if (!tensor) return missing(r, names[i], error);
         status = model_take_tensor(r->model, r->source, tensor, i == DOWNS ? hidden : wide,
@@ -191,7 +192,7 @@ static Status take_shared(const ExpertReader *r, Error *error) {
     }
     if (status || !rules->shared[3]) return status;
     const CheckpointTensor *tensor = find(r, names[3], ".weight");
-    return tensor ? take_vector(r, tensor, hidden, &r->to->shared_router, error)
+    return tensor ? model_take_vector(r->model, r->source, tensor, hidden, &r->to->shared_router, error)
                   : missing(r, names[3], error);
 }
 
@@ -208,8 +209,9 @@ static Status take_beside(const ExpertReader *r, Error *error) {
     for (int i = 0; i < 5 && there && !status; i++) {
         const CheckpointTensor *tensor = find(r, names[i], "");
         if (!tensor) return missing(r, names[i], error);
-        status = take_vector(r, tensor, i == 4 ? r->model->shape.experts.n : r->model->shape.hidden_size,
-                             parts[i], error);
+        status = model_take_vector(r->model, r->source, tensor,
+                                   i == 4 ? r->model->shape.experts.n : r->model->shape.hidden_size, parts[i],
+                                   error);
     }
     return status;
 }
@@ -240,9 +242,11 @@ Status model_take_experts(Model *model, const ParamSource *source, int layer, bo
     if (status || !*there) return status;
     status = model_take_tensor(model, source, router, e->n, model->shape.hidden_size, &r.to->router, error);
     if (!status)
-        status = take_vector(&r, find(&r, r.names->router, ".bias"), e->n, &r.to->router_bias, error);
+        status = model_take_vector(model, source, find(&r, r.names->router, ".bias"), e->n,
+                                   &r.to->router_bias, error);
     if (!status && r.names->choice_bias)
-        status = take_vector(&r, find(&r, r.names->choice_bias, ""), e->n, &r.to->choice_bias, error);
+        status = model_take_vector(model, source, find(&r, r.names->choice_bias, ""), e->n,
+                                   &r.to->choice_bias, error);
     if (!status) status = source->config ? take_folder(&r, error) : take_gguf(&r, error);
     if (!status && e->shared_size > 0) status = take_shared(&r, error);
     if (!status) status = take_beside(&r, error);

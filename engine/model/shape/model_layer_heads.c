@@ -261,3 +261,21 @@ Status model_read_layer_heads(Model *model, const ParamSource *source, Error *er
     s->heads_of_layers = heads;
     return status;
 }
+
+Status model_find_headless(const Model *model, const ParamSource *source, LayerHeads *heads, Error *error) {
+    char text[KEY_SIZE];
+    const char *key = source_gguf_key(source, "attention.head_count_kv", text);
+    const MetaValue *list = checkpoint_meta(source->checkpoint, key);
+    const int n = model->shape.n_layers, usual = model->shape.n_kv_heads;
+    const bool listed = list && list->type == META_ARRAY;
+    MetaCursor cursor = {0};
+    for (int l = 0; l < n; l++) {
+        MetaValue value = {.type = META_INTEGER, .integer = usual};
+        if (listed && (list->count != n || !checkpoint_meta_next(list, &cursor, &value) ||
+                       value.type != META_INTEGER || (value.integer != 0 && value.integer != usual)))
+            return error_set(error, STATUS_FILE, "%s: %s should have a number for each of %d layers, 0 or %d",
+                             source->path, key, n, usual);
+        heads[l].n_kv_heads = (int)value.integer;
+    }
+    return STATUS_OK;
+}

@@ -17,10 +17,11 @@ typedef struct NamedConvolution {
     int attending[16];
 } NamedConvolution;
 
-// Layers that recur, all but every interval-th, which attends behind a gate and turns a part of its heads.
+// Layers that recur, all but every interval-th, the first of which is told. By the delta rule they attend behind a gate; they
+// turn a part of their heads or, 0, nothing.
 typedef struct NamedDelta {
     DeltaRule rule;
-    int interval, rotary_dim;
+    int interval, first, rotary_dim;
 } NamedDelta;
 
 typedef struct NamedShape {
@@ -41,7 +42,8 @@ static const NamedLatent DEEPSEEK_V2_LITE = {{512, 0, 128, 128, 1e-6f}, 64, 2816
                          GLM_47_FLASH = {{512, 768, 192, 256, 1e-6f}, 64, 1536, 10240};
 
 static const NamedConvolution LFM2_12B = {3, 6, {2, 5, 8, 10, 12, 14}};
-static const NamedDelta QWEN35_4B = {{16, 32, 128, 128, 4, false, false}, 4, 64};
+static const NamedDelta QWEN35_4B = {{16, 32, 128, 128, 4, false, false, 1e-5f}, 4, 3, 64},
+                        GRANITE4_H_MICRO = {{1, 64, 128, 64, 4, false, true, 1e-5f}, 10, 5, 0};
 
 static const NamedShape SHAPES[] = {
     {"llama2-7b", 32, 4096, 32, 32, 128, 11008, 32000, 1e4, 4096, false, 0, 0, false, NULL, NULL, NULL},
@@ -60,6 +62,8 @@ static const NamedShape SHAPES[] = {
     {"lfm2-1.2b", 16, 2048, 32, 8, 64, 8192, 65536, 1e6, 128000, true, 0, 0, false, NULL, &LFM2_12B, NULL},
     {"qwen3.5-4b", 32, 2560, 16, 4, 256, 9216, 248320, 1e7, 262144, true, 0, 0, false, NULL, NULL,
      &QWEN35_4B},
+    {"granite4-h-micro", 40, 2048, 32, 8, 64, 8192, 100352, 1e4, 131072, true, 0, 0, false, NULL, NULL,
+     &GRANITE4_H_MICRO},
 };
 
 static const NamedShape *find(const char *name) {
@@ -101,7 +105,7 @@ static void make_heads(Model *m, DType type, LayerWeights *w) {
     w->wv = made_up(m, type, kv, s->hidden_size);
     w->wo = made_up(m, type, s->hidden_size, q);
     if (heads.convolves) w->conv = made_up(m, DTYPE_F32, 1, (int64_t)s->hidden_size * s->convolution.taps);
-    if (s->delta.n_value_heads > 0) w->attn_gate = made_up(m, type, q, s->hidden_size);
+    if (s->delta.n_value_heads > 0 && !s->delta.adds) w->attn_gate = made_up(m, type, q, s->hidden_size);
 }
 
 static void make_delta(Model *m, DType type, LayerWeights *w) {
@@ -113,12 +117,15 @@ static void make_delta(Model *m, DType type, LayerWeights *w) {
     w->wv = made_up(m, type, values, hidden);
     w->attn_gate = made_up(m, type, values, hidden);
     w->wo = made_up(m, type, hidden, values);
-    w->w_beta = made_up(m, DTYPE_BF16, d->n_value_heads, hidden);
+    if (!d->adds) w->w_beta = made_up(m, DTYPE_BF16, d->n_value_heads, hidden);
     w->w_decay = made_up(m, DTYPE_BF16, d->n_value_heads, hidden);
     w->conv = made_up(m, DTYPE_F32, 1, delta_channels(d) * d->taps);
     w->decay_rate = made_up(m, DTYPE_F32, 1, d->n_value_heads);
     w->decay_bias = made_up(m, DTYPE_F32, 1, d->n_value_heads);
-    w->state_norm = made_up(m, DTYPE_F32, 1, d->value_dim);
+    w->state_norm = made_up(m, DTYPE_F32, 1, d->adds ? values : d->value_dim);
+    if (!d->adds) return;
+    w->conv_bias = made_up(m, DTYPE_F32, 1, delta_channels(d));
+    w->skip = made_up(m, DTYPE_F32, 1, d->n_value_heads);
 }
 
 static void make_layer(Model *m, DType type, bool dense, LayerWeights *w) {
@@ -158,9 +165,9 @@ static void make_biases(Model *m, LayerWeights *w) {
 }
 
 static void make_rope(Model *m, const NamedShape *named) {
-    const int n = named->latent  ? named->latent->rotary_dim
-                  : named->delta ? named->delta->rotary_dim
-                                 : named->head_dim;
+    const int n = named->latent                                  ? named->latent->rotary_dim
+                  : named->delta && named->delta->rotary_dim > 0 ? named->delta->rotary_dim
+                                                                 : named->head_dim;
     for (int i = 0; i < n / 2; i++) m->inv_freq[i] = pow(named->rope_base, -2.0 * i / n);
     m->shape.rope = (Rope){.kind = ROPE_HALF_SPLIT, .rotary_dim = n, .inv_freq = m->inv_freq, .magnitude = 1};
     m->rope_base = named->rope_base;
@@ -204,8 +211,8 @@ static Status make_recurring(Model *m, const NamedDelta *named, Error *error) {
     const Status status = make_kinds(m, error);
     if (status) return status;
     for (int l = 0; l < s->n_layers; l++) {
-        m->layer_heads[l].recurs = (l + 1) % named->interval != 0;
-        m->layer_ropes[l] = m->layer_heads[l].recurs ? -1 : 0;
+        m->layer_heads[l].recurs = l % named->interval != named->first;
+        m->layer_ropes[l] = m->layer_heads[l].recurs || named->rotary_dim == 0 ? -1 : 0;
     }
     s->delta = named->rule;
     return STATUS_OK;

@@ -219,13 +219,29 @@ static Status list_ropes(Model *model, const ParamSource *source, Error *error) 
     return STATUS_OK;
 }
 
+// Whether all turn or none does.
+static Status read_switch(const ParamSource *source, bool *turns, Error *error) {
+    static const Key KEY = {"position_embedding_type", NULL};
+    const bool said = source->config && json_member(source->config, KEY.hf);
+    char name[32] = "nope";
+    *turns = !source->config;
+    if (!source->config) return param_bool(source, (Key){NULL, "rope.scaling.finetuned"}, turns, error);
+    unread_take_key(source, NULL, KEY.hf);
+    Status status = said ? param_string(source, KEY, name, sizeof name, error) : STATUS_OK;
+    *turns = strcmp(name, "rope") == 0;
+    if (status || *turns || strcmp(name, "nope") == 0) return status;
+    return error_set(error, STATUS_UNSUPPORTED, "%s: %s \"%s\"; palaver knows \"rope\" and \"nope\"",
+                     source->path, KEY.hf, name);
+}
+
 Status model_read_layer_ropes(Model *model, const ParamSource *source, Error *error) {
     const RopeRule rule = source->architecture->rope_rule;
-    bool windowed = false;
+    bool windowed = false, turns = false;
     for (int i = 0; i < model->shape.n_layers; i++) windowed |= model->attention_windows[i] > 0;
-    if (rule == ROPE_ON_ALL || (rule == ROPE_BY_WINDOW && !windowed) ||
+    const Status said = rule == ROPE_SWITCHED ? read_switch(source, &turns, error) : STATUS_OK;
+    if (said || turns || rule == ROPE_ON_ALL || (rule == ROPE_BY_WINDOW && !windowed) ||
         (rule == ROPE_IN_WINDOWS_IF_ANY && model->sliding_window == 0))
-        return STATUS_OK;
+        return said;
     model->layer_ropes = calloc((size_t)model->shape.n_layers, sizeof *model->layer_ropes);
     if (!model->layer_ropes) return error_set(error, STATUS_MEMORY, "%s: out of memory", source->path);
     model->shape.rope.of_layers = model->layer_ropes;

@@ -1,5 +1,5 @@
-// The weights of layers that recur, and queries that have the rows of a gate between them: taken apart, and where their rows
-// lie group by group put in order in memory of the model's.
+// The weights of layers that recur, and queries that have the rows of a gate between them: taken apart, and where their rows or
+// channels lie in another order put in ours in memory of the model's.
 #include "engine/model/model_internal.h"
 #include "kernels/cpu/loops/quant.h"
 
@@ -176,22 +176,26 @@ static Status take_taps(const DeltaReader *r, Error *error) {
     return model_take_tensor(r->model, r->source, &flat, 0, channels * taps, &r->to->conv, error);
 }
 
-// A whole name of a vector of a number for each head of values.
-static Status take_numbers(const DeltaReader *r, const char *hf, const char *gguf, Matrix *to, Error *error) {
-    const char *name = r->source->config ? hf : gguf;
+static const char *whole_name(const DeltaReader *r, Module module) {
+    return r->source->config ? r->source->architecture->modules[module] : GGUF_MODULES[module];
+}
+
+// A number for each head of values.
+static Status take_numbers(const DeltaReader *r, Module module, Matrix *to, Error *error) {
+    const char *name = whole_name(r, module);
     const CheckpointTensor *tensor = model_find_of_layer(r->source, r->layer, name, "");
     if (!tensor)
         return error_set(error, STATUS_FILE,
                          "%s: layer %d: tensor %s is missing: the model is incomplete, or no %s model",
                          checkpoint_path(r->model->checkpoint), r->layer, name, r->model->architecture);
-    return model_take_tensor(r->model, r->source, tensor, 0, r->rule->n_value_heads, to, error);
+    return model_take_vector(r->model, r->source, tensor, r->rule->n_value_heads, to, error);
 }
 
 // Hugging Face folders have the rates' logarithms, GGUF files have them negated. rates [n_value_heads].
 static Status take_rates(const DeltaReader *r, float *rates, Error *error) {
     const int n = r->rule->n_value_heads;
     Matrix as_told;
-    Status status = take_numbers(r, "linear_attn.A_log", "ssm_a", &as_told, error);
+    Status status = take_numbers(r, MODULE_DELTA_RATES, &as_told, error);
     if (status) return status;
     quant_load(as_told.type, as_told.data, 0, n, rates);
     for (int i = 0; i < n; i++) {
@@ -200,32 +204,112 @@ static Status take_rates(const DeltaReader *r, float *rates, Error *error) {
         if (!(rates[i] >= 0) || !isfinite(rates[i]))
             return error_set(error, STATUS_FILE, "%s: layer %d: %s[%d] is %g, by which no state decays",
                              checkpoint_path(r->model->checkpoint), r->layer,
-                             r->source->config ? "linear_attn.A_log" : "ssm_a", i, (double)told);
+                             whole_name(r, MODULE_DELTA_RATES), i, (double)told);
     }
     r->to->decay_rate = (Matrix){.type = DTYPE_F32, .rows = 1, .cols = n, .data = rates};
     return STATUS_OK;
 }
 
+static Status take_delta_rule(const DeltaReader *r, Error *error) {
+    const Matrix rates = {.type = DTYPE_F32, .rows = 1, .cols = r->rule->n_value_heads, .data = r->rule};
+    LayerWeights *to = r->to;
+    char *memory;
+    Status status = take_products(r, error);
+    if (status) return status;
+    const size_t products =
+        (to->attn_gate.data ? 0 : room_of(&to->wq)) + (to->w_decay.data ? 0 : room_of(&to->w_beta));
+    status = hold(r->model, r->layer, room_of(&rates) + products, &memory, error);
+    if (!status) status = take_rates(r, (float *)(void *)memory, error);
+    if (status) return status;
+    memory += room_of(&rates);
+    status = sort_products(r, &memory, error);
+    if (status) return status;
+    split_products(r);
+    status = take_taps(r, error);
+    return status ? status : take_numbers(r, MODULE_DELTA_BIAS, &to->decay_bias, error);
+}
+
+// ---- of state spaces -----------------------------------------------------------------------------------------
+
+// Gate, values, keys, queries and what decides, each a slice.
+static Status take_slices(const DeltaReader *r, Error *error) {
+    const DeltaRule *d = r->rule;
+    const int64_t wide = delta_width(d), keys = (int64_t)d->n_key_heads * d->key_dim;
+    LayerWeights *to = r->to;
+    Matrix all;
+    Status status = take(r, MODULE_DELTA_QKV_GATE, wide + delta_channels(d) + d->n_value_heads,
+                         r->model->shape.hidden_size, &all, error);
+    if (!status) status = refuse_order(r->model, &all, "state's", r->layer, error);
+    if (status) return status;
+    to->attn_gate = model_take_first(&all, wide), to->wv = model_take_first(&all, wide);
+    to->wk = model_take_first(&all, keys), to->wq = model_take_first(&all, keys);
+    to->w_decay = all;
+    return STATUS_OK;
+}
+
+static Status take_conv_bias(const DeltaReader *r, Error *error) {
+    const CheckpointTensor *tensor = model_find_tensor(r->source, MODULE_DELTA_CONV, r->layer, "bias");
+    if (r->source->config && !r->model->conv_bias) return STATUS_OK;
+    if (r->source->config && !tensor)
+        return model_missing_tensor(r->model, r->source, MODULE_DELTA_CONV, r->layer, "bias", error);
+    return model_take_vector(r->model, r->source, tensor, delta_channels(r->rule), &r->to->conv_bias, error);
+}
+
+// Channels of values, keys and queries, of `each` elements, from the last part to the first, at *memory.
+static Status turn_channels(const DeltaReader *r, Matrix *m, int64_t each, char **memory, Error *error) {
+    const DeltaRule *d = r->rule;
+    const int64_t keys = (int64_t)d->n_key_heads * d->key_dim, parts[] = {delta_width(d), keys, keys};
+    if (!m->data) return STATUS_OK;
+    Status status = checkpoint_make(r->model->checkpoint, m->data, NULL, error);
+    if (status) return status;
+    const char *from = m->data;
+    char *to = *memory + m->cols * row_bytes(m);
+    for (int i = 0; i < 3; i++) {
+        const int64_t bytes = parts[i] * each * row_bytes(m);
+        to -= bytes;
+        memcpy(to, from, (size_t)bytes);
+        from += bytes;
+    }
+    m->data = *memory;
+    *memory += room_of(m);
+    checkpoint_drop_made(r->model->checkpoint);
+    return STATUS_OK;
+}
+
+static Status take_state_space(const DeltaReader *r, Error *error) {
+    const DeltaRule *d = r->rule;
+    const Matrix rates = {.type = DTYPE_F32, .rows = 1, .cols = d->n_value_heads, .data = d};
+    LayerWeights *to = r->to;
+    char *memory;
+    Status status = take_slices(r, error);
+    if (!status) status = take_taps(r, error);
+    if (!status) status = take_conv_bias(r, error);
+    if (!status)
+        status = hold(r->model, r->layer, room_of(&rates) + room_of(&to->conv) + room_of(&to->conv_bias),
+                      &memory, error);
+    if (!status) status = take_rates(r, (float *)(void *)memory, error);
+    if (status) return status;
+    memory += room_of(&rates);
+    status = turn_channels(r, &to->conv, d->taps, &memory, error);
+    if (!status) status = turn_channels(r, &to->conv_bias, 1, &memory, error);
+    if (!status) status = take_numbers(r, MODULE_DELTA_BIAS, &to->decay_bias, error);
+    if (!status) status = take_numbers(r, MODULE_DELTA_SKIP, &to->skip, error);
+    return status;
+}
+
+// ---- together ------------------------------------------------------------------------------------------------
+
 Status model_take_delta(Model *model, const ParamSource *source, int layer, Error *error) {
     const DeltaRule *d = &model->shape.delta;
     LayerWeights *to = &model->layers[layer];
     const DeltaReader r = {model, source, layer, d, to};
-    const Matrix rates = {.type = DTYPE_F32, .rows = 1, .cols = d->n_value_heads, .data = d};
-    char *memory;
-    Status status = take_products(&r, error);
-    if (status) return status;
-    const size_t products =
-        (to->attn_gate.data ? 0 : room_of(&to->wq)) + (to->w_decay.data ? 0 : room_of(&to->w_beta));
-    status = hold(model, layer, room_of(&rates) + products, &memory, error);
-    if (!status) status = take_rates(&r, (float *)(void *)memory, error);
-    if (status) return status;
-    memory += room_of(&rates);
-    status = sort_products(&r, &memory, error);
-    if (status) return status;
-    split_products(&r);
-    status = take_taps(&r, error);
-    if (!status) status = take_numbers(&r, "linear_attn.dt_bias", "ssm_dt.bias", &to->decay_bias, error);
-    if (!status) status = take(&r, MODULE_DELTA_NORM, 0, d->value_dim, &to->state_norm, error);
-    return status ? status
-                  : take(&r, MODULE_DELTA_OUT, model->shape.hidden_size, delta_width(d), &to->wo, error);
+    const int64_t wide = delta_width(d);
+    const CheckpointTensor *norm = find(&r, MODULE_DELTA_NORM);
+    Status status = d->adds ? take_state_space(&r, error) : take_delta_rule(&r, error);
+    if (!status && !norm)
+        status = model_missing_tensor(model, source, MODULE_DELTA_NORM, layer, "weight", error);
+    if (!status)
+        status =
+            model_take_vector(model, source, norm, d->adds ? wide : d->value_dim, &to->state_norm, error);
+    return status ? status : take(&r, MODULE_DELTA_OUT, model->shape.hidden_size, wide, &to->wo, error);
 }

@@ -148,3 +148,12 @@ Status model_take_tensor(Model *model, const ParamSource *source, const Checkpoi
     model->weight_bytes += (int64_t)tensor->bytes;
     return STATUS_OK;
 }
+
+Status model_take_vector(Model *model, const ParamSource *source, const CheckpointTensor *tensor, int64_t n,
+                         Matrix *vector, Error *error) {
+    if (!tensor) return STATUS_OK;
+    CheckpointTensor flat = *tensor;
+    for (int d = 1; d < tensor->n_dims; d++) flat.shape[0] *= tensor->shape[d];
+    flat.n_dims = 1;
+    return model_take_tensor(model, source, &flat, 0, n, vector, error);
+}

@@ -173,6 +173,8 @@ static bool is_present(const Reader *r, Module module) {
         return module == MODULE_Q && latent->q_rank == 0;
     if (module == MODULE_Q_NORM || module == MODULE_K_NORM)
         return r->model->qk_norm && !r->architecture->head_layer_norms;
+    if (r->is_gguf && r->architecture->gguf_gate_apart && module >= MODULE_GATE && module <= MODULE_GATE_UP)
+        return module != MODULE_GATE_UP;
     if (r->is_gguf && module >= MODULE_Q && module <= MODULE_QKV) // one or three, as its converter found them
         return (module == MODULE_QKV) == r->fused;
     return r->architecture->modules[module] != NULL;

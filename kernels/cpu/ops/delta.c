@@ -96,7 +96,7 @@ static void apply_gate(float *y, const float *gate, int n) {
 static void finish(const Delta *d, int head, const float *v, float *y, const float *gate) {
     const int n = d->rule->value_dim;
     for (int i = 0; i < n && d->rule->adds; i++) y[i] += d->layer->skip[head] * v[i];
-    if (!d->rule->adds) d->cpu->loops->rms_norm(y, d->layer->state_norm, n, d->cpu->shape->norm_eps, y);
+    if (!d->rule->adds) d->cpu->loops->rms_norm(y, d->layer->state_norm, n, d->rule->norm_eps, y);
     apply_gate(y, gate, n);
 }
 
@@ -108,7 +108,7 @@ static void norm_shared(void *context, int64_t token, int thread) {
     (void)thread;
     for (int group = 0; group < n_groups; group++) {
         float *y = d->y + token * values + group * n;
-        d->cpu->loops->rms_norm(y, d->layer->state_norm + group * n, n, d->cpu->shape->norm_eps, y);
+        d->cpu->loops->rms_norm(y, d->layer->state_norm + group * n, n, d->rule->norm_eps, y);
     }
 }
 

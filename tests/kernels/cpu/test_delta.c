@@ -14,14 +14,14 @@ typedef struct DeltaCase {
 } DeltaCase;
 
 static const DeltaCase CASES[] = {
-    {"as many heads of both", {2, 2, 8, 8, 4, false, false}},
-    {"two of values for a key", {3, 6, 8, 5, 4, false, false}},
-    {"in turns", {3, 6, 8, 16, 4, true, false}},
-    {"four of values for a key", {1, 4, 24, 8, 2, false, false}},
-    {"only the token itself", {2, 2, 4, 12, 1, false, false}},
-    {"eight taps", {2, 4, 16, 32, 8, true, false}},
-    {"a state space", {2, 6, 16, 8, 4, false, true}},
-    {"a state space of one group", {1, 5, 24, 12, 3, false, true}},
+    {"as many heads of both", {2, 2, 8, 8, 4, false, false, 1e-3f}},
+    {"two of values for a key", {3, 6, 8, 5, 4, false, false, 1e-3f}},
+    {"in turns", {3, 6, 8, 16, 4, true, false, 1e-3f}},
+    {"four of values for a key", {1, 4, 24, 8, 2, false, false, 1e-3f}},
+    {"only the token itself", {2, 2, 4, 12, 1, false, false, 1e-3f}},
+    {"eight taps", {2, 4, 16, 32, 8, true, false, 1e-3f}},
+    {"a state space", {2, 6, 16, 8, 4, false, true, 1e-3f}},
+    {"a state space of one group", {1, 5, 24, 12, 3, false, true, 1e-3f}},
 };
 
 // A layer, with everything that it is given.
@@ -168,13 +168,13 @@ static void expect(const Side *s, const float *x, double *y) {
                 if (r->adds)
                     out[j] = (out[j] + skip[head] * v[j]) * silu;
                 else
-                    out[j] = out[j] / sqrt(squares / r->value_dim + 1e-6) * state_norm[j] * silu;
+                    out[j] = out[j] / sqrt(squares / r->value_dim + r->norm_eps) * state_norm[j] * silu;
             }
         }
         for (int group = 0, n = values / r->n_key_heads; group < r->n_key_heads && r->adds; group++) {
             double *out = y + t * values + group * n, squares = 0;
             for (int i = 0; i < n; i++) squares += out[i] * out[i];
-            for (int i = 0; i < n; i++) out[i] *= state_norm[group * n + i] / sqrt(squares / n + 1e-6);
+            for (int i = 0; i < n; i++) out[i] *= state_norm[group * n + i] / sqrt(squares / n + r->norm_eps);
         }
     }
     free(c), free(mixed), free(gate), free(rates), free(state);
