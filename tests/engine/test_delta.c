@@ -2,12 +2,11 @@
 // logits of a text read at once, in pieces and token by token, from both kinds of files, and the tokens that it goes on with.
 #include "tests/support/files.h"
 #include "tests/support/model/golden_check.h"
-#include "tests/support/model/model_config.h"
+#include "tests/support/model/refusals.h"
 #include "tests/support/test.h"
 #include "engine/files/checkpoint_internal.h"
 #include "engine/model/model.h"
 
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -141,9 +140,7 @@ static void both_kinds_of_files_say_the_same(void **state) {
 // The folder's config.json with changes.
 static void a_config_that_cannot_be_is_refused(void **state) {
     (void)state;
-    static const struct {
-        const char *changes, *fragment;
-    } CASES[] = {
+    static const ConfigRefusal CASES[] = {
         {"{\"linear_num_value_heads\": 5}",
          "5 heads of values (linear_num_value_heads) cannot share 2 of keys (linear_num_key_heads) evenly"},
         {"{\"linear_num_key_heads\": 0}", "linear_num_key_heads is 0; palaver runs 1 to 4096"},
@@ -166,53 +163,25 @@ static void a_config_that_cannot_be_is_refused(void **state) {
         {"{\"mrope_section\": [1, 1]}", "does not know what mrope_section means"},
         {"{\"linear_num_heads\": 3}", "does not know what linear_num_heads means for a qwen3_5_text model"},
     };
-    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
-        json_t *config = json_load_file(GOLDEN_DELTA "/qwen3_5/config.json", 0, NULL),
-               *changes = json_loads(CASES[i].changes, 0, NULL);
-        json_object_update(config, changes);
-        char *text = json_dumps(config, 0);
-        Model *model = NULL;
-        Error error = {0};
-        const Status status = model_from_config(text, strlen(text), NULL, 0, &model, &error);
-        if (!status || !strstr(error.message, CASES[i].fragment))
-            fail_msg("%s: status %d, \"%s\"", CASES[i].changes, status, error.message);
-        model_close(model);
-        free(text);
-        json_decref(changes), json_decref(config);
-    }
+    refuse_configs(GOLDEN_DELTA "/qwen3_5", CASES, sizeof CASES / sizeof *CASES);
 }
 
-// Where `name` stands in a file's bytes, and not as the beginning of a longer one: small numbers follow it.
-static uint8_t *place_of(const Bytes *bytes, const char *name) {
-    const size_t n = strlen(name);
-    for (size_t i = 0; i + n < bytes->size; i++)
-        if (memcmp(bytes->data + i, name, n) == 0 && bytes->data[i + n] < ' ') return bytes->data + i;
-    fail_msg("the file has no %s", name);
-    return NULL;
-}
-
-// A GGUF file of which a name has another last letter, or the 32-bit value `at` bytes behind a key is another one.
 static void a_gguf_file_that_cannot_be_is_refused(void **state) {
     (void)state;
-    enum { VALUE = 4, FIRST = 4 + 4 + 8 }; // behind the type; behind the type, the elements' and their number
-    static const struct {
-        const char *name;
-        int at; // 0: the name changes
-        uint32_t value;
-        const char *fragment;
-    } CASES[] = {
-        {"qwen35.ssm.group_count", VALUE, 3,
+    static const GgufRefusal CASES[] = {
+        {"qwen35.ssm.group_count", GGUF_VALUE, 3,
          "4 heads of values (ssm.time_step_rank) cannot share 3 of keys (ssm.group_count) evenly"},
-        {"qwen35.ssm.time_step_rank", VALUE, 5,
+        {"qwen35.ssm.time_step_rank", GGUF_VALUE, 5,
          "qwen35.ssm.inner_size is 64, for 5 heads of values (ssm.time_step_rank)"},
-        {"qwen35.ssm.state_size", VALUE, 300, "qwen35.ssm.state_size is 300; palaver runs 1 to 256"},
-        {"qwen35.ssm.conv_kernel", VALUE, 9, "qwen35.ssm.conv_kernel is 9; palaver runs 1 to 8"},
-        {"qwen35.ssm.inner_size", VALUE, 1028, "qwen35.ssm.inner_size is 1028; palaver runs 1 to 1024"},
+        {"qwen35.ssm.state_size", GGUF_VALUE, 300, "qwen35.ssm.state_size is 300; palaver runs 1 to 256"},
+        {"qwen35.ssm.conv_kernel", GGUF_VALUE, 9, "qwen35.ssm.conv_kernel is 9; palaver runs 1 to 8"},
+        {"qwen35.ssm.inner_size", GGUF_VALUE, 1028, "qwen35.ssm.inner_size is 1028; palaver runs 1 to 1024"},
         {"qwen35.ssm.inner_size", 0, 0, "qwen35.ssm.inner_size is missing"},
         {"qwen35.ssm.conv_kernel", 0, 0, "qwen35.ssm.conv_kernel is missing"},
         {"qwen35.full_attention_interval", 0, 0, "does not know what qwen35.full_attention_intervam means"},
-        {"qwen35.rope.dimension_sections", FIRST, 0, "leaves some of 2 pairs of a head without a position"},
-        {"qwen35.rope.dimension_sections", FIRST, 0xffffffffu, "leaves some of 2 pairs"},
+        {"qwen35.rope.dimension_sections", GGUF_FIRST, 0,
+         "leaves some of 2 pairs of a head without a position"},
+        {"qwen35.rope.dimension_sections", GGUF_FIRST, 0xffffffffu, "leaves some of 2 pairs"},
         {"blk.0.ssm_a", 0, 0, "layer 0: tensor ssm_a is missing"},
         {"blk.1.ssm_dt.bias", 0, 0, "layer 1: tensor ssm_dt.bias is missing"},
         {"blk.1.ssm_conv1d.weight", 0, 0, "tensor blk.1.ssm_conv1d.weight is missing"},
@@ -220,23 +189,7 @@ static void a_gguf_file_that_cannot_be_is_refused(void **state) {
         {"blk.3.ssm_norm.weight", 0, 0, "tensor blk.3.ssm_norm.weight is missing"},
         {"blk.2.attn_q.weight", 0, 0, "tensor blk.2.attn_q.weight is missing"},
     };
-    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
-        Bytes bytes = bytes_of_file(GOLDEN_DELTA "/qwen3_5.gguf");
-        uint8_t *end = place_of(&bytes, CASES[i].name) + strlen(CASES[i].name);
-        if (CASES[i].at)
-            memcpy(end + CASES[i].at, &CASES[i].value, sizeof CASES[i].value);
-        else
-            end[-1]++;
-        Checkpoint *checkpoint;
-        Model *model = NULL;
-        Error error = {0};
-        Status status = checkpoint_from_gguf("a.gguf", bytes.data, bytes.size, &checkpoint, &error);
-        if (!status) status = model_from_checkpoint(checkpoint, &model, &error);
-        if (!status || !strstr(error.message, CASES[i].fragment))
-            fail_msg("%s: status %d, \"%s\"", CASES[i].name, status, error.message);
-        model_close(model);
-        bytes_free(&bytes);
-    }
+    refuse_ggufs(GOLDEN_DELTA "/qwen3_5.gguf", CASES, sizeof CASES / sizeof *CASES);
 }
 
 // Rates of decay are above 0, and negated in GGUF files.

@@ -60,6 +60,7 @@ make_dense.MODELS = {
                         tie_word_embeddings=False, intermediate_size=None, rope_parameters=dict(TODAY, **OF_IMAGES), **SIZES, **EXPERTS),
 }
 
+ROUTERS = ("mlp.gate", "block_sparse_moe.router")
 usual_weights = make_dense.random_weights
 usual_offset = make_dense.is_offset
 make_dense.is_offset = lambda config: config.model_type.startswith("qwen3_") or usual_offset(config)
@@ -67,15 +68,17 @@ make_dense.is_offset = lambda config: config.model_type.startswith("qwen3_") or 
 
 def delta_weights(model, name, dtype):
     whole = model.state_dict()
-    usual = types.SimpleNamespace(config=model.config, state_dict=lambda: {key: whole[key] for key in whole if not key.endswith("A_log")})
+    usual = types.SimpleNamespace(config=model.config, state_dict=lambda: {key: whole[key] for key in whole if not key.endswith(("A_log", ".D"))})
     state = usual_weights(usual, name, dtype)
     for key, tensor in whole.items():
         value = rng_of(name, key).standard_normal(tuple(tensor.shape))
         if key.endswith("A_log"):
             value = -0.5 + value
+        elif key.endswith(".D"):
+            pass
         elif key.endswith("dt_bias"):
             value = -1 + value
-        elif key.endswith("linear_attn.norm.weight"):
+        elif key.endswith(("linear_attn.norm.weight", "mamba.norm.weight")):
             value = 1 + 0.3 * value
         elif key.endswith("conv1d.weight"):
             value = value / tensor.shape[2] ** 0.5
@@ -88,8 +91,8 @@ def delta_weights(model, name, dtype):
 def chosen(model, ids):
     """[(logits of routers, experts taken)] in both cases."""
     found, near, first = [], list(range(len(ids))), len(ids) // 2
-    hooks = [layer.mlp.gate.register_forward_hook(lambda _, __, out: found.append((out[0].float(), out[2].sort(dim=-1).values)))
-             for layer in model.model.layers if hasattr(layer.mlp, "gate")]
+    hooks = [router.register_forward_hook(lambda _, __, out: found.append((out[0].float(), out[2].sort(dim=-1).values)))
+             for name, router in model.named_modules() if name.endswith(ROUTERS)]
     for where in (near, near[:first] + [make_dense.GAP + p for p in near[first:]]):
         make_dense.logits_of(model, ids, where)
     for hook in hooks:
@@ -98,14 +101,14 @@ def chosen(model, ids):
 
 
 def random_weights(model, name, dtype):
-    if not hasattr(model.config, "num_experts"):
+    if not getattr(model.config, "num_experts", 0) and not getattr(model.config, "num_local_experts", 0):
         return delta_weights(model, name, dtype)
     ids = [1] + make_dense.rng_of(name, "prompt").integers(4, model.config.vocab_size, make_dense.N_TOKENS - 1).tolist()
     best, margin, n = None, 0, model.config.num_experts_per_tok
     for attempt in range(ATTEMPTS):
         state = delta_weights(model, f"{name} {attempt}", dtype)
         for key in state:
-            if key.endswith("mlp.gate.weight"):
+            if key.endswith(tuple(f"{router}.weight" for router in ROUTERS)):
                 state[key] = state[key] * 4
         found = chosen(make_dense.load(model.config, state, torch.float32), ids)
         scores = torch.cat([logits for logits, _ in found]).sort(descending=True).values
@@ -303,34 +306,38 @@ def make_corpus():
     finish(writer)
 
 
-def main():
+def make_one(name, report, index):
+    config, _, state = make_dense.make_model(name, report, index)
+    if name != "qwen3_next-apart":
+        make_gguf(name, config, state)
+    if name == "qwen3_next":
+        make_gguf(name, config, state, "qwen3_next-legacy")
+    if name == "qwen3_5":
+        make_gguf(name, config, state, "qwen3_5-fused")
+    if name.endswith("-apart"):
+        take_experts_apart(name)
+
+
+def make_all(out, script, make, corpus):
+    """make_dense.MODELS, or those that are named, and what is said of all."""
     wanted = sys.argv[1:]
     if not wanted:
-        shutil.rmtree(OUT, ignore_errors=True)
-    os.makedirs(OUT, exist_ok=True)
+        shutil.rmtree(out, ignore_errors=True)
+    os.makedirs(out, exist_ok=True)
     report = []
     for index, name in enumerate(make_dense.MODELS):
-        if wanted and name not in wanted:
-            continue
-        config, _, state = make_dense.make_model(name, report, index)
-        if name != "qwen3_next-apart":
-            make_gguf(name, config, state)
-        if name == "qwen3_next":
-            make_gguf(name, config, state, "qwen3_next-legacy")
-        if name == "qwen3_5":
-            make_gguf(name, config, state, "qwen3_5-fused")
-        if name.endswith("-apart"):
-            take_experts_apart(name)
+        if not wanted or name in wanted:
+            make(name, report, index)
     print("\n".join(report))
     if wanted:
         return
-    make_corpus()
-    with open(os.path.join(OUT, "PROVENANCE.txt"), "w") as f:
-        f.write(f"Made by tests/golden/make_delta.py (seed {SEED}) with\n"
+    corpus()
+    with open(os.path.join(out, "PROVENANCE.txt"), "w") as f:
+        f.write(f"Made by tests/golden/{script} (seed {SEED}) with\n"
                 f"Python {sys.version.split()[0]}, numpy {np.__version__}, torch {torch.__version__}, "
                 f"transformers {transformers.__version__}, safetensors {safetensors.__version__}, gguf {gguf_version()}.\n"
                 "Random weights, no one's data; what the files are is said at its top.\n" + "\n".join(report) + "\n")
 
 
 if __name__ == "__main__":
-    main()
+    make_all(OUT, "make_delta.py", make_one, make_corpus)

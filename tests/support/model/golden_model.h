@@ -14,6 +14,7 @@
 #define GOLDEN_LATENT GOLDEN "/latent"
 #define GOLDEN_CONVOLUTION GOLDEN "/convolution"
 #define GOLDEN_DELTA GOLDEN "/delta"
+#define GOLDEN_STATE_SPACE GOLDEN "/state_space"
 
 enum { GOLDEN_MAX_IDS = 64, GOLDEN_MAX_CASES = 4 };
 
