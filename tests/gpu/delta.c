@@ -176,6 +176,17 @@ static void expect_near(const DeltaCase *d, const char *what, const Outcome *o, 
            bound);
 }
 
+// The same of one text.
+static void expect_text_near(const DeltaCase *d, const char *what, const Outcome *o, const Outcome *right,
+                             int text, double bound) {
+    const int64_t n = TEXT * delta_width(&d->rule), floats = delta_state_floats(&d->rule);
+    char states[60];
+    snprintf(states, sizeof states, "%s, states", what);
+    report(d->c.name, what, distance(o->y + text * n, right->y + text * n, n), bound);
+    report(d->c.name, states, distance(o->states + text * floats, right->states + text * floats, floats),
+           bound);
+}
+
 static const int WHOLE[8] = {0}, ONES[8] = {1, 1, 1, 1, 1, 1, 1, 1};
 
 // Of y and of states, read and decoded, by what inputs are rounded to: of one of 16 bits y is by 4e-4 another, in bf16 by 4e-3, and
@@ -220,6 +231,11 @@ static void test_op(const Ops *cuda, const DeltaCase *d, const TestModel *model)
             ones = run_texts(&gpu, x, all, ONES, STEP_DECODING);
     expect_near(d, "any kind", &any, &right, bounds.decoding);
     expect_near(d, "decoded", &ones, &right, bounds.decoding);
+    for (size_t i = 0; i < sizeof PIECES / sizeof *PIECES; i++) { // long pieces of one text go in chunks
+        Outcome chunks = run_texts(&gpu, x, 1 << i % TEXTS, i == 0 ? WHOLE : PIECES[i], STEP_ANY);
+        expect_text_near(d, "any kind, alone", &chunks, &right, (int)i % TEXTS, bounds.decoding);
+        free_outcome(&chunks);
+    }
     Outcome alone = run_texts(&gpu, x, 2, ONES, STEP_DECODING);
     expect_same(d, "decoded alone", &alone, &ones, 2);
     Outcome *outcomes[] = {&right, &whole, &any, &ones, &alone};

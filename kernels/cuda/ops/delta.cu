@@ -202,18 +202,30 @@ template <int J> static cudaError_t launch_rule(const CudaBackend *cuda, const D
                        : launch_dependent(cuda, delta_rule_kernel<J, false>, grid, DELTA_THREADS, 0, a);
 }
 
+static cudaError_t launch_rules(const CudaBackend *cuda, const DeltaArguments &a, int n_rows) {
+    const DeltaRule *rule = &a.rule;
+    const dim3 grid((rule->value_dim + DELTA_COLUMNS - 1) / DELTA_COLUMNS, rule->n_value_heads, n_rows);
+    return rule->key_dim <= 32    ? launch_rule<1>(cuda, a, grid)
+           : rule->key_dim <= 64  ? launch_rule<2>(cuda, a, grid)
+           : rule->key_dim <= 128 ? launch_rule<4>(cuda, a, grid)
+                                  : launch_rule<8>(cuda, a, grid);
+}
+
+// A prompt whose results nobody compares with those of other cuts, in 16 bits, where TF32 is fine enough.
+static bool goes_in_chunks(const CudaBackend *cuda, const DeltaArguments &a) {
+    const CudaStep *step = &cuda->step;
+    return step->kind == STEP_ANY && !step->padded && step->n_sequences == 1 && cuda->operand != DTYPE_F32 &&
+           delta_chunks_fit(a, 1, a.n_tokens);
+}
+
 // n_rows of a.sequences.
 static cudaError_t launch_all(const CudaBackend *cuda, const DeltaArguments &a, int n_rows, void *y) {
     const DeltaRule *rule = &a.rule;
     const unsigned tokens = (unsigned)(a.n_tokens + DELTA_WARPS - 1) / DELTA_WARPS;
-    const dim3 grid((rule->value_dim + DELTA_COLUMNS - 1) / DELTA_COLUMNS, rule->n_value_heads, n_rows);
     cudaError_t code = launch_dependent(
         cuda, delta_mix_kernel, dim3(tokens, rule->n_key_heads + rule->n_value_heads), DELTA_THREADS, 0, a);
     if (code == cudaSuccess)
-        code = rule->key_dim <= 32    ? launch_rule<1>(cuda, a, grid)
-               : rule->key_dim <= 64  ? launch_rule<2>(cuda, a, grid)
-               : rule->key_dim <= 128 ? launch_rule<4>(cuda, a, grid)
-                                      : launch_rule<8>(cuda, a, grid);
+        code = goes_in_chunks(cuda, a) ? delta_chunks(cuda, a, 1, a.n_tokens) : launch_rules(cuda, a, n_rows);
     if (code != cudaSuccess) return code;
     if (rule->adds)
         WITH_OPERAND(cuda, (code = launch_dependent(cuda, delta_added_kernel<T>,
@@ -273,7 +285,9 @@ Status delta_qkv(CudaBackend *cuda, const Layer *layer, const float *x, const Kv
     const bool alone = step->padded || (step->kind != STEP_READING && step->n_sequences == step->n_tokens);
     const bool at_once = alone && delta_one_fits(&a.rule);
     const int n_rows = step->padded ? step->n_tokens : step->n_sequences;
-    cuda->step.chosen.heads = at_once ? "delta rule of one" : "delta rule";
+    cuda->step.chosen.heads = at_once                   ? "delta rule of one"
+                              : goes_in_chunks(cuda, a) ? "delta rule in chunks"
+                                                        : "delta rule";
     return cuda_check(at_once ? delta_one(cuda, a, n_rows, y) : launch_all(cuda, a, n_rows, y), error,
                       "a delta rule of [%d, %d heads of %d by %d]", a.n_tokens, a.rule.n_value_heads,
                       a.rule.key_dim, a.rule.value_dim);

@@ -3,12 +3,13 @@
 //   products of GEMMs     c = [q | k | v] in scratch.wide; z and the rates in scratch.gates
 //   delta_mix_kernel      convolution, SiLU, lengths of q and k; β, γ, q·k → scratch.recurring; the state's c
 //   delta_rule_kernel     the recurrence, token by token → qᵀ·S in the place of c; the state's S
+//   or delta_chunks()     the same of a long prompt, many tokens at once
 //   delta_end_kernel      y = norm(qᵀ·S)·silu(z)
 //   or delta_added_kernel y = norm((qᵀ·S + skip·v)·silu(z))
 //
 // Where every sequence has one token, delta_one_kernel does all three of them, with the same numbers, but for what adds, whose
-// norms are of several heads. A token's go through the same operations in the same order wherever steps were cut and whatever
-// stands beside it.
+// norms are of several heads. But for chunks, a token's go through the same operations in the same order wherever steps were cut
+// and whatever stands beside it.
 #ifndef PALAVER_KERNELS_CUDA_OPS_DELTA_CUH
 #define PALAVER_KERNELS_CUDA_OPS_DELTA_CUH
 
@@ -29,7 +30,9 @@ struct DeltaArguments {
     float *states; // KvLayer's, of state_floats each
     int64_t state_floats;
     CudaRecurring between;
-    float *raw; // [n_tokens, width] qᵀ·S; c may lie there
+    float *raw;    // [n_tokens, width] qᵀ·S; c may lie there
+    float *chunks; // of delta_chunks()
+    int n_chunks;
 };
 
 // What qkv does in a layer that recurs. y [n_tokens, delta_width()].
@@ -39,6 +42,11 @@ Status delta_qkv(CudaBackend *cuda, const Layer *layer, const float *x, const Kv
 // delta_one.cu, for a.rule of which delta_one_fits(), to y in operand type; n_rows of `sequences`.
 bool delta_one_fits(const DeltaRule *rule);
 cudaError_t delta_one(const CudaBackend *cuda, const DeltaArguments &a, int n_rows, void *y);
+
+// delta_chunks.cu: the recurrence of `longest` tokens, the most that one of n_rows sequences has, many at once, behind
+// delta_mix_kernel, to a.raw. Results depend on where steps are cut.
+bool delta_chunks_fit(const DeltaArguments &a, int n_rows, int longest);
+cudaError_t delta_chunks(const CudaBackend *cuda, DeltaArguments a, int n_rows, int longest);
 
 // ---- what a warp or a thread does ----------------------------------------------------------------------------------
 
