@@ -245,7 +245,7 @@ static DeltaArguments delta_arguments(const CudaBackend *cuda, const Layer *laye
     a.sequence_of = cuda->step.sequence_of, a.sequences = cuda->step.sequences;
     a.conv = layer->conv, a.decay_rate = layer->decay_rate, a.decay_bias = layer->decay_bias;
     a.conv_bias = layer->conv_bias, a.norm = layer->state_norm, a.skip = layer->skip;
-    a.eps = cuda->shape->norm_eps;
+    a.eps = a.rule.norm_eps;
     a.states = kv->states, a.state_floats = delta_state_floats(&a.rule);
     a.between = cuda->scratch.recurring;
     a.raw = (float *)cuda->scratch.wide;
