@@ -202,6 +202,7 @@ typedef struct Architecture {
     Fixed fixed[16];
     const char *ignored[16]; // keys of config.json that its class takes and that weights or nothing decide
     const char *ignored_rope[2]; // the same within rope_scaling and rope_parameters
+    const char *ignored_gguf[5]; // the same of GGUF's keys
     // How names of tensors end that are no weights: masks that old files were saved with.
     const char *buffers[3];
     // A Hugging Face file's MODULE_QKV: q, k, v of head 0, of head 1, …; the queries that share a key, and key and value,
@@ -235,6 +236,7 @@ typedef struct Architecture {
     bool temperature_unturned; // the same of layers that turn nothing, by attn_scale and floor_scale
     int normed_vocab;    // a vocabulary of this size: every row of the head's matrix is divided by its length
     bool fixed_act;      // the class has one activation, and no key for it
+    bool head_dim_told;  // a head_dim of null is none, as the class has no such key of its own
     bool fixed_eps;      // the same of the norm's epsilon
     bool longrope_alone; // rope scaling is LongRoPE, which has names of its own in older files
     bool longrope_mscale; // its magnitude is what short_mscale and long_mscale say

@@ -206,6 +206,7 @@ static void the_table_is_what_a_run_finds(void **state) {
     note_folder(&table, "latent");
     note_folder(&table, "convolution");
     note_folder(&table, "delta");
+    note_folder(&table, "state_space");
     FILE *made = open_memstream(&text, &size);
     assert_non_null(made);
     write_table(made, &table);

@@ -35,6 +35,7 @@ static void with_rope(void **state) {
 static void where_all_layers_attend(void **state) {
     (void)state;
     golden_check_model(GOLDEN_STATE_SPACE, "granite4", "granite4", BOTH_LOOPS);
+    golden_check_model(GOLDEN_STATE_SPACE, "granite4.gguf", "granite4", BOTH_LOOPS + 1);
 }
 
 static Status open_named(const char *name, Model **model, Error *error) {

@@ -52,9 +52,9 @@ static void walk_tensors(const Checkpoint *checkpoint) {
 static void walk_model(const Model *model) {
     for (int i = 0; i < model->shape.n_layers; i++) {
         const LayerWeights *l = &model->layers[i];
-        const Matrix *all[] = {&l->wq,     &l->wv,         &l->bv,         &l->w_up,
-                               &l->w_down, &l->attn_gate,  &l->w_beta,     &l->w_decay,
-                               &l->conv,   &l->decay_rate, &l->decay_bias, &l->state_norm};
+        const Matrix *all[] = {&l->wq,         &l->wv,         &l->bv,        &l->w_up, &l->w_down,
+                               &l->attn_gate,  &l->w_beta,     &l->w_decay,   &l->conv, &l->decay_rate,
+                               &l->decay_bias, &l->state_norm, &l->conv_bias, &l->skip};
         for (size_t j = 0; j < sizeof all / sizeof *all; j++)
             touch(all[j]->data, (size_t)(all[j]->rows * dtype_row_bytes(all[j]->type, all[j]->cols)));
         touch(&model->attention_windows[i], sizeof model->attention_windows[i]);

@@ -12,10 +12,10 @@ back (torch_dtype, rope_scaling, rope_theta), the style of transformers 4.
 
 dense_keys.json, dense_keys.logits and dense_default.json are the same for the models of make_dense.py, experts_… for those
 of make_experts.py, latent_… for those of make_latent.py, convolution_… for those of make_convolution.py, delta_… for those of
-make_delta.py.
+make_delta.py, state_space_… for those of make_state_space.py.
 
-usage: make_keys.py [first|dense|experts|latent|convolution|delta]   (needs numpy, torch, transformers; run it after make_models.py, make_architectures.py, make_dense.py,
-make_experts.py, make_latent.py, make_convolution.py, make_delta.py)
+usage: make_keys.py [first|dense|experts|latent|convolution|delta|state_space]   (needs numpy, torch, transformers; run it after make_models.py, make_architectures.py, make_dense.py,
+make_experts.py, make_latent.py, make_convolution.py, make_delta.py, make_state_space.py)
 """
 import json
 import os
@@ -49,6 +49,8 @@ LATENT = {name: f"latent/{name}" for name in ("deepseek_v2", "deepseek_v3", "glm
 CONVOLUTION = {name: f"convolution/{name}" for name in ("lfm2", "lfm2-own", "lfm2_moe")}
 # Of make_delta.py, likewise.
 DELTA = {name: f"delta/{name}" for name in ("qwen3_next", "qwen3_next-apart", "qwen3_5", "qwen3_5_moe")}
+# Of make_state_space.py, likewise.
+STATE_SPACE = {name: f"state_space/{name}" for name in ("granite4-h", "granite4-h-moe", "granite4-h-rope", "granite4")}
 GONE = "absent" # of a key that is taken out
 FULL, SLIDING = "full_attention", "sliding_attention"
 YARN = dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=16)
@@ -377,6 +379,51 @@ OWN.update({
                                        (dict(intermediate_size=77), True), (dict(num_experts=5), False), (dict(num_experts_per_tok=3), True),
                                        (dict(shared_expert_intermediate_size=GONE), None)],
 })
+MAMBA, ATTENTION = "mamba", "attention"
+INFINITE = {"__float__": "Infinity"}
+SPACES = [ # of state spaces
+    (dict(mamba_n_heads=3), False), (dict(mamba_n_heads=5), False), (dict(mamba_n_heads=0), False), (dict(mamba_n_heads=GONE), False),
+    (dict(mamba_n_groups=3), False), (dict(mamba_n_groups=0), False), (dict(mamba_n_groups=None), False), (dict(mamba_n_groups=GONE), None),
+    (dict(mamba_d_state=4), False), (dict(mamba_d_state=512), False), (dict(mamba_d_state=GONE), None), (dict(mamba_d_head=8), False),
+    (dict(mamba_d_head="auto"), True), (dict(mamba_d_head=GONE), True), (dict(mamba_d_head=None), None), (dict(mamba_d_head="other"), None),
+    (dict(mamba_d_conv=2), None), (dict(mamba_d_conv=9), False), (dict(mamba_d_conv=GONE), None), (dict(mamba_expand=1), False),
+    (dict(mamba_expand=GONE), True), (dict(mamba_expand=2.0), None), (dict(mamba_expand=None), None), (dict(mamba_chunk_size=3), True),
+    (dict(mamba_chunk_size=GONE), True), (dict(mamba_conv_bias=False), None), (dict(mamba_conv_bias=True), None), (dict(mamba_conv_bias=GONE), None),
+    (dict(mamba_conv_bias=None), None), (dict(mamba_proj_bias=True), None), (dict(mamba_proj_bias=GONE), True),
+    (dict(time_step_limit=[0.0, INFINITE]), True), (dict(time_step_limit=[0.0, 0.05]), None), (dict(time_step_limit=[0.9, INFINITE]), None),
+    (dict(time_step_limit=None), None), (dict(time_step_limit=[]), None),
+    (dict(time_step_limit=GONE), True), (dict(time_step_min=0.1), None), (dict(layer_types=GONE, layers_block_type=GONE), None),
+    (dict(layer_types=[MAMBA] * 4), None), (dict(layer_types=[ATTENTION] * 4), None), (dict(layer_types=[ATTENTION, MAMBA, MAMBA, MAMBA]), None),
+    (dict(layer_types=[MAMBA, "other", MAMBA, MAMBA]), None), (dict(layers_block_type=[MAMBA, ATTENTION, MAMBA, MAMBA]), None),
+    (dict(layers_block_type=[LINEAR_KIND, FULL, MAMBA, ATTENTION], layer_types=GONE), None), (dict(full_attention_interval=2), None),
+    (dict(position_embedding_type="rope"), True), (dict(position_embedding_type="nope"), True), (dict(position_embedding_type=None), True),
+    (dict(position_embedding_type=GONE), True), (dict(position_embedding_type="alibi"), None), (dict(position_embedding_type=3), None),
+    (dict(position_embedding_type="rope", rope_theta=300.0), True), (dict(position_embedding_type="nope", rope_scaling=LINEAR), None),
+    (dict(position_embedding_type="rope", rope_scaling=LINEAR), None), (dict(position_embedding_type="rope", rope_scaling=YARN), None),
+    (dict(position_embedding_type="rope", rope_parameters=dict(rope_type="default", rope_theta=300.0)), None),
+    (dict(position_embedding_type="rope", partial_rotary_factor=0.5), None), (dict(rms_norm_eps=0.3), True), (dict(rms_norm_eps=GONE), True),
+    (dict(embedding_multiplier=3.0), True), (dict(embedding_multiplier=GONE), True), (dict(embedding_multiplier=None), None),
+    (dict(residual_multiplier=1.0), True), (dict(residual_multiplier=GONE), True), (dict(residual_multiplier=0.0), None),
+    (dict(attention_multiplier=0.5), True), (dict(attention_multiplier=GONE), True), (dict(attention_multiplier=None), None),
+    (dict(logits_scaling=8.0), True), (dict(logits_scaling=GONE), True), (dict(logits_scaling=None), None), (dict(hidden_act="gelu"), None),
+    (dict(hidden_act=GONE), True), (dict(normalization_function="rmsnorm"), True), (dict(normalization_function="layernorm"), None),
+    (dict(init_method="mup"), True), (dict(attention_bias=True), None), (dict(attention_bias=False), None), (dict(attention_bias=GONE), None),
+    (dict(head_dim=12), None), (dict(head_dim=8), False), (dict(head_dim=None), None), (dict(num_key_value_heads=4), False),
+    (dict(num_local_experts=GONE), None), (dict(num_local_experts=None), None), (dict(num_experts=0), None), (dict(num_experts_per_tok=1), True),
+    (dict(num_experts_per_tok=GONE), None), (dict(shared_intermediate_size=16), False), (dict(shared_intermediate_size=GONE), False),
+    (dict(router_aux_loss_coef=0.5, output_router_logits=False), True)]
+OWN.update({
+    "granite4-h": SPACES + [(dict(layer_types=[LINEAR_KIND, FULL, LINEAR_KIND, LINEAR_KIND]), True), (dict(intermediate_size=77), True),
+                            (dict(layers_block_type=[MAMBA, ATTENTION, MAMBA, MAMBA], layer_types=GONE), True),
+                            (dict(num_local_experts=6, num_experts_per_tok=2), False)],
+    "granite4-h-moe": FURTHER + SPACES + [(dict(layer_types=[MAMBA, MAMBA, ATTENTION, MAMBA]), True), (dict(num_local_experts=0), None),
+                                          (dict(num_local_experts=5), False), (dict(num_experts_per_tok=3), True), (dict(intermediate_size=8), False),
+                                          (dict(norm_topk_prob=False), None)],
+    "granite4-h-rope": SPACES + [(dict(layers_block_type=[MAMBA, ATTENTION, ATTENTION, MAMBA]), False), (dict(intermediate_size=GONE), True)],
+    "granite4": [(dict(position_embedding_type="nope"), True), (dict(position_embedding_type=GONE), True), (dict(layer_types=GONE), None),
+                 (dict(layer_types=[FULL, FULL]), True), (dict(layer_types=[MAMBA, ATTENTION]), False), (dict(mamba_n_heads=3), None),
+                 (dict(mamba_d_conv=0), None), (dict(mamba_conv_bias=False), True), (dict(rope_theta=300.0), True)],
+})
 CHUNKED = "chunked_attention"
 LONG_MSCALE = dict(type="longrope", short_factor=[1.0, 1.05, 1.1, 1.2, 1.5, 1.9], long_factor=[1.1, 1.6, 2.9, 4.3, 5.1, 6.7],
                    original_max_position_embeddings=100)
@@ -451,7 +498,7 @@ NOT_ROTARY = ("phi3", "gptj", "gpt_neox", "opt", "bloom", "mpt")
 
 
 def rows_of(kind):
-    return EVERY + (ROTARY if kind not in NOT_ROTARY and kind not in DENSE and kind not in EXPERTS and kind not in LATENT and kind not in CONVOLUTION and kind not in DELTA else []) + OWN[kind]
+    return EVERY + (ROTARY if kind not in NOT_ROTARY and kind not in DENSE and kind not in EXPERTS and kind not in LATENT and kind not in CONVOLUTION and kind not in DELTA and kind not in STATE_SPACE else []) + OWN[kind]
 
 
 def logits_of(folder, ids):
@@ -513,6 +560,8 @@ def defaults(kinds):
             today.update(head_dim=128)
         if kind == "deepseek_v2": # which has no number of experts for a token
             today.update(num_experts_per_tok=6)
+        if kind == "granitemoehybrid": # of which no layer attends
+            today.update(layer_types=[LINEAR_KIND] * 31 + [FULL])
         found.append(("5", today))
         if kind == "ministral3": # of today
             continue
@@ -552,12 +601,13 @@ def main():
     dense = sorted({"gemma3_text" if name.startswith("gemma3") else "gemma4_text" if name.startswith("gemma4") else "hunyuan_v1_dense" if name == "hunyuan" else name.split("-")[0] for name in DENSE})
     for name, models, kinds in (("", MODELS, MODELS), ("dense_", DENSE, dense), ("experts_", EXPERTS, ["llama4_text" if name == "llama4" else name for name in EXPERTS]),
                                 ("latent_", LATENT, LATENT), ("convolution_", CONVOLUTION, ["lfm2", "lfm2_moe"]),
-                                ("delta_", DELTA, ["qwen3_next", "qwen3_5_text", "qwen3_5_moe_text"])):
+                                ("delta_", DELTA, ["qwen3_next", "qwen3_5_text", "qwen3_5_moe_text"]),
+                                ("state_space_", STATE_SPACE, ["granitemoehybrid"])):
         if not wanted or (name or "first").rstrip("_") in wanted:
             write_set(name, models, kinds)
     with open(os.path.join(OUT, "PROVENANCE.txt"), "w") as f:
         f.write("Made by tests/golden/make_keys.py with\nPython %s, numpy %s, torch %s, transformers %s.\nThe weights are "
-                "those of tests/golden/models, tests/golden/architectures, tests/golden/dense, tests/golden/experts, tests/golden/latent,\ntests/golden/convolution and tests/golden/delta.\n"
+                "those of tests/golden/models, tests/golden/architectures, tests/golden/dense, tests/golden/experts, tests/golden/latent,\ntests/golden/convolution, tests/golden/delta and tests/golden/state_space.\n"
                 % (sys.version.split()[0], np.__version__, torch.__version__, transformers.__version__))
 
 

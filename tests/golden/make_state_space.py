@@ -45,7 +45,7 @@ make_dense.MODELS = {
                             mamba_n_groups=2, mamba_conv_bias=False, position_embedding_type="rope", rope_scaling=None, rope_theta=10000.0,
                             tie_word_embeddings=False, **DENSE, intermediate_size=77,
                             **dict(SIZES, attention_bias=True, mamba_d_conv=3, rms_norm_eps=0.01)),
-    # Granite 4 without an H: all of its layers attend.
+    # Granite 4 without an H: all of its layers attend. The converter calls it "granite".
     "granite4": dict(layer_types=[ATTENTION, ATTENTION], mamba_n_heads=6, mamba_d_head=16, mamba_d_state=16, mamba_n_groups=1,
                      mamba_conv_bias=True, position_embedding_type="rope", rope_scaling=None, rope_theta=10000.0, tie_word_embeddings=True,
                      **DENSE, **dict(SIZES, num_hidden_layers=2)),
@@ -98,7 +98,7 @@ def gguf_tensors(config, key, value):
 
 
 def make_gguf(name, config, state):
-    writer = gguf.GGUFWriter(os.path.join(OUT, f"{name}.gguf"), "granitehybrid")
+    writer = gguf.GGUFWriter(os.path.join(OUT, f"{name}.gguf"), "granitehybrid" if SPACE in config.layer_types else "granite")
     writer.add_name(f"palaver golden {name}")
     writer.add_context_length(config.max_position_embeddings)
     writer.add_vocab_size(config.vocab_size)
@@ -174,8 +174,7 @@ def make_corpus():
 
 def make_one(name, report, index):
     config, _, state = make_dense.make_model(name, report, index)
-    if name != "granite4": # the converter calls it "granite"
-        make_gguf(name, config, state)
+    make_gguf(name, config, state)
 
 
 if __name__ == "__main__":

@@ -61,6 +61,10 @@ extern const ArchitectureFamily architectures_llama, architectures_experts, arch
                .all_down = "block_sparse_moe.experts.down_proj"}},                                           \
     .renormalise = true, .gguf_renormalise = true
 
+// What GGUF files say of layers that recur where none does.
+#define OF_STATE_SPACES                                                                                      \
+    "ssm.conv_kernel", "ssm.inner_size", "ssm.state_size", "ssm.time_step_rank", "ssm.group_count"
+
 // In its GGUF files this says whether heads turn at all; those that have layers of another kind may not.
 #define GRANITE_TURNS                                                                                        \
     { NULL, {NULL, "rope.scaling.finetuned"}, 1, "heads that do not turn" }

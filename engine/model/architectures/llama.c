@@ -96,6 +96,7 @@ static const Architecture ROWS[] = {
      .gguf = "granite",
      LLAMA_NAMES,
      .fixed = {GRANITE_TURNS},
+     .ignored_gguf = {OF_STATE_SPACES}, // Granite 4 without an H
      .bias_keys = BIAS_QKV | BIAS_O | BIAS_FFN,
      .gguf_rope = ROPE_INTERLEAVED,
      GRANITE_SCALES,

@@ -24,8 +24,8 @@
               {NULL, {"normalization_function"}, 0, "another norm", "rmsnorm"},                              \
               {NULL, {"mamba_proj_bias"}, 0, "biases of layers that recur"}},                                \
     .recurs = true, .state_space = true, .gguf_gate_apart = true, .bias_keys = BIAS_QKV | BIAS_O,            \
-    .fixed_act = true, .gguf_rope = ROPE_INTERLEAVED, .rope_rule = ROPE_SWITCHED, GRANITE_SCALES,            \
-    .norm_eps = 1e-6, .default_context = 2048
+    .fixed_act = true, .head_dim_told = true, .gguf_rope = ROPE_INTERLEAVED, .rope_rule = ROPE_SWITCHED,     \
+    GRANITE_SCALES, .norm_eps = 1e-6, .default_context = 2048
 
 // How it is computed, and how weights began.
 #define STATE_SPACE_IGNORED "mamba_chunk_size", "init_method"

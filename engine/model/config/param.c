@@ -16,7 +16,8 @@ static const char *const NULLABLE[] = {
 // architecture's.
 static Status check_null(const ParamSource *source, const char *key, const char *name, Error *error) {
     if (!json_is_null(json_object_get(source->config, name))) return STATUS_OK;
-    for (size_t i = 0; i < sizeof NULLABLE / sizeof *NULLABLE; i++)
+    const bool told = strcmp(key, "head_dim") == 0 && source->architecture->head_dim_told;
+    for (size_t i = 0; i < sizeof NULLABLE / sizeof *NULLABLE && !told; i++)
         if (strcmp(NULLABLE[i], key) == 0) return STATUS_OK;
     if (strcmp(key, "intermediate_size") == 0 && source->architecture->ffn_ratio > 0) return STATUS_OK;
     return param_refuse_null(source, NULL, name, error);

@@ -233,12 +233,18 @@ static Status check_config(const ParamSource *source, Error *error) {
     return STATUS_OK;
 }
 
+static bool is_ignored_meta(const Architecture *a, const char *key) {
+    for (size_t i = 0; i < COUNT(a->ignored_gguf); i++)
+        if (a->ignored_gguf[i] && strcmp(a->ignored_gguf[i], key) == 0) return true;
+    return text_is_among(key, HARMLESS_META);
+}
+
 static Status check_meta(const ParamSource *source, Error *error) {
     size_t n = strlen(source->architecture->gguf);
     for (int64_t i = 0; i < checkpoint_n_meta(source->checkpoint); i++) {
         const char *key = checkpoint_meta_at(source->checkpoint, i)->key;
         bool own = strncmp(key, source->architecture->gguf, n) == 0 && key[n] == '.';
-        if (own && !source->unread->meta[i] && !text_is_among(key + n + 1, HARMLESS_META))
+        if (own && !source->unread->meta[i] && !is_ignored_meta(source->architecture, key + n + 1))
             return refuse_key(source, NULL, key, error);
     }
     return STATUS_OK;

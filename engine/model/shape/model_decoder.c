@@ -30,22 +30,28 @@ static const Size SIZES[] = {
     {{"intermediate_size", "feed_forward_length"}, SHAPE(intermediate_size), MAX_INTERMEDIATE, true},
 };
 
-// In GGUF a size may be told for each layer: the first one's is that of most, but for layers that have none of it, and of the
-// others model_layer_heads.c.
-static Status read_first(const ParamSource *source, Key key, int64_t *value, Error *error) {
+// In GGUF a size may be told for each layer: where they may differ the first one's is that of most, but for layers that have
+// none of it, and of the others model_layer_heads.c.
+static Status read_listed(const ParamSource *source, Key key, int64_t *value, Error *error) {
     char text[KEY_SIZE];
     const MetaValue *list =
         key.gguf ? checkpoint_meta(source->checkpoint, source_gguf_key(source, key.gguf, text)) : NULL;
+    const Architecture *a = source->architecture;
+    const bool differ = a->heads_by_window || a->convolves || a->state_space;
     MetaCursor cursor = {0};
-    MetaValue first;
+    MetaValue size;
     if (!list || list->type != META_ARRAY) return param_integer(source, key, value, error);
     unread_take_meta(source, text);
     for (int64_t i = 0; i < list->count; i++) {
-        if (!checkpoint_meta_next(list, &cursor, &first) || first.type != META_INTEGER)
+        if (!checkpoint_meta_next(list, &cursor, &size) || size.type != META_INTEGER)
             return error_set(error, STATUS_FILE, "%s: %s should be a list of numbers", source->path, text);
-        if (first.integer == 0) continue;
-        *value = first.integer;
-        return STATUS_OK;
+        if (!differ && i > 0 && size.integer != *value)
+            return error_set(error, STATUS_UNSUPPORTED,
+                             "%s: %s differs by layer, which a %s model's does not", source->path, text,
+                             a->name);
+        if (differ && size.integer == 0) continue;
+        *value = size.integer;
+        if (differ) return STATUS_OK;
     }
     return STATUS_OK;
 }
@@ -54,10 +60,8 @@ static Status read_size(DecoderShape *shape, const ParamSource *source, const Si
     int64_t value = INT64_MIN;
     int *member = (int *)(void *)((char *)shape + size->offset);
     char text[KEY_SIZE];
-    Status status = source->config || !(source->architecture->heads_by_window ||
-                                        source->architecture->convolves || source->architecture->state_space)
-                        ? param_integer(source, size->key, &value, error)
-                        : read_first(source, size->key, &value, error);
+    Status status = source->config ? param_integer(source, size->key, &value, error)
+                                   : read_listed(source, size->key, &value, error);
     if (status) return status;
     const char *name = source->config || !size->key.gguf ? source_config_key(source, size->key.hf)
                                                          : source_gguf_key(source, size->key.gguf, text);
