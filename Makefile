@@ -230,7 +230,7 @@ bundle: all $(if $(NVCC),$(BUILD)/test-gpu) ## build/bundle: palaver with its li
 	@$(CC) $(CFLAGS) $(LDFLAGS) $(BUNDLED) -o $(BUNDLE)/palaver $(BUILD)/obj/app/main.c.o $(BUILD)/obj/libpalaver.a $(ALL_LIBS)
 	@ldd $(BUILD)/palaver | awk '$$3 ~ "^/" {print $$3}' | grep -vE '/($(GLIBC))\.so' | xargs -I{} cp -L {} $(BUNDLE)/lib/
 	@$(if $(NVCC),cp $(PLUGIN) $(BUNDLE)/; mkdir $(BUNDLE)/golden; \
-	    cp -r tests/golden/models tests/golden/architectures tests/golden/convolution tests/golden/delta tests/golden/dense tests/golden/experts \
+	    cp -r tests/golden/models tests/golden/architectures tests/golden/convolution tests/golden/delta tests/golden/state_space tests/golden/dense tests/golden/experts \
 	      tests/golden/quantized tests/golden/parley $(BUNDLE)/golden/; \
 	    $(CC) $(CFLAGS) $(LDFLAGS) $(BUNDLED) -o $(BUNDLE)/test-gpu $(GPU_TEST) $(ALL_LIBS))
 	@strip --strip-debug $(BUNDLE)/palaver $(BUNDLE)/lib/* $(if $(NVCC),$(BUNDLE)/test-gpu)

@@ -109,7 +109,7 @@ static void test_folder(const Where *where, const char *root, const char *folder
 
 void test_golden_on(const char *root, const char *device, int every, Report *report) {
     const Where where = {device, every, strcmp(device, "cuda") != 0, report};
-    static const char *const FOLDERS[] = {"latent", "models", "architectures", "convolution",
+    static const char *const FOLDERS[] = {"latent", "models", "architectures", "convolution", "state_space",
                                           "delta",  "dense",  "experts",       "quantized"};
     for (size_t i = 0; i < sizeof FOLDERS / sizeof *FOLDERS; i++) test_folder(&where, root, FOLDERS[i]);
     // The one that comes with palaver lies beside the tests, and in a bundle.
