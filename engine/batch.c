@@ -117,6 +117,7 @@ static Status enter_pieces(Batch *b, BatchPiece *pieces, int n_pieces, int *n, i
         if (p->n < whole) p->n = whole;
         if (p->n > pending) p->n = pending;
         if (p->n > room) p->n = whole > room ? 0 : room;
+        p->n = session_piece(p->session, p->n);
         p->ended = p->n == pending;
         if (p->n == 0) continue;
         SessionPart part = {b->ids + *n, b->positions + *n, b->slots + *n, b->sequences + *n_sequences};

@@ -6,6 +6,7 @@
 #include "engine/cache/kv_cache.h"
 #include "engine/files/tokenizer_source.h"
 #include "engine/model/weights/conversion.h"
+#include "kernels/base/text/format.h"
 #include "tokenizer/chat/chat_template.h"
 
 #include <inttypes.h>
@@ -87,10 +88,9 @@ static void print_recurring(const DecoderShape *s, FILE *out) {
     const int n = decoder_recurring(s);
     fprintf(out,
             "layers        %d of %d recur %s instead of attending: %d heads of %d for queries and "
-            "keys, %d of %d for values, taps over %d tokens; a state of all %.1f MB\n",
+            "keys, %d of %d for values, taps over %d tokens\n",
             n, s->n_layers, d->adds ? "as a state space" : "by the delta rule", d->n_key_heads, d->key_dim,
-            d->n_value_heads, d->value_dim, d->taps,
-            mega(n * delta_state_floats(d) * (int64_t)sizeof(float)));
+            d->n_value_heads, d->value_dim, d->taps);
 }
 
 // Where layers differ.
@@ -203,15 +203,26 @@ static void print_held(const Model *m, FILE *out) {
     fputc('\n', out);
 }
 
-// What the keys and values of one token and of some contexts take, in every type that suits the model's heads.
+// What states take that a cache for one conversation keeps of its text, where layers recur.
+static void print_states(const KvLayout *layout, FILE *out) {
+    char one[FORMAT_ROOM], all[FORMAT_ROOM];
+    format_bytes((double)kv_layout_state_bytes(layout), one);
+    format_bytes((double)(kv_layout_states_bytes(layout) * layout->n_recurring), all);
+    fprintf(out, "states        %s each, %d of them in a cache: %s\n", one, layout->n_states, all);
+}
+
+// What the keys and values of one token and of some contexts take, in every type that suits the model's heads, states
+// included.
 static void print_memory(const Model *m, FILE *out) {
     static const DType types[] = {DTYPE_F16, DTYPE_INT8, DTYPE_INT4};
     for (int i = 0; i < 3; i++) {
         CacheOptions options = cache_options(types[i]);
         KvLayout layout;
         if (kv_cache_layout(&options, &m->shape, 2048, &layout, NULL)) continue;
+        const int64_t states = kv_layout_states_bytes(&layout) * layout.n_recurring;
+        if (states > 0 && i == 0) print_states(&layout, out);
         fprintf(out, "%-13s %s %.1f KB a token", i ? "" : "cache", dtype_name(types[i]),
-                (double)kv_cache_bytes(&layout) / 2048 / 1e3);
+                (double)(kv_cache_bytes(&layout) - states) / 2048 / 1e3);
         for (int64_t size = 2048; size <= m->context_length && size <= 131072; size *= 4)
             if (!kv_cache_layout(&options, &m->shape, (int)size, &layout, NULL))
                 fprintf(out, "%s %.0f MB at %" PRId64, size == 2048 ? ":" : ",",

@@ -151,7 +151,9 @@ static Status measure(Engine *engine, const char *text, size_t size, const Perpl
 }
 
 // The report in lines; `settings` as measured.
-static void print_report(const PerplexityReport *report, const PerplexitySettings *settings, FILE *out) {
+// unshifted: why the model cannot be shifted; NULL: it can.
+static void print_report(const PerplexityReport *report, const PerplexitySettings *settings,
+                         const char *unshifted, FILE *out) {
     fprintf(out, "perplexity %.4f over %" PRId64 " tokens, %.4f bits per byte\n", report->perplexity,
             report->n_tokens, report->bits_per_byte);
     if (report->n_left_out)
@@ -166,6 +168,8 @@ static void print_report(const PerplexityReport *report, const PerplexitySetting
     if (settings->compare)
         fprintf(out, "against    %s: KL %.5f nats a token, the same first choice for %.2f%%\n",
                 overflow_policy_name(settings->against), report->divergence, 100 * report->agreement);
+    if (settings->compare && settings->against != OVERFLOW_REEVALUATE && unshifted)
+        fprintf(out, "           nothing was shifted, but read again: %s\n", unshifted);
 }
 
 // ---- the command --------------------------------------------------------------------------------------------
@@ -195,7 +199,7 @@ static Status measure_file(Program *program, const PerplexitySettings *settings,
         status = error_set(error, STATUS_FILE, "a logit is not a number: the model or its file is damaged");
     screen_progress_end(program->screen);
     free(text);
-    if (!status) print_report(&report, settings, stdout);
+    if (!status) print_report(&report, settings, engine_cannot_shift(program->engine), stdout);
     return status;
 }
 

@@ -73,6 +73,16 @@ int64_t kv_branch_find(const KvCache *cache, const int32_t *tokens, int64_t n, i
     return longest;
 }
 
+int64_t kv_branch_common(const KvCache *cache, const int32_t *tokens, int64_t n, int rope_set) {
+    int64_t most = 0;
+    for (int i = 0; i < cache->n_branches; i++) {
+        const KvBranch *b = &cache->branches[i];
+        const int64_t common = kv_common_prefix(tokens, n, b->log, b->sequence.length);
+        if (b->sequence.rope_set == rope_set && common > most) most = common;
+    }
+    return most;
+}
+
 int64_t kv_branch_recall(KvCache *cache, const int32_t *tokens, int64_t n, int rope_set, int64_t at_least,
                          KvSequence *sequence) {
     int best;

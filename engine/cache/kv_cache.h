@@ -137,7 +137,9 @@ void kv_branch_keep(KvCache *cache, const int32_t *log, KvSequence *sequence);
 // its length and the branch's index if it is longer than `at_least`, else at_least and -1.
 int64_t kv_branch_find(const KvCache *cache, const int32_t *tokens, int64_t n, int rope_set, int64_t at_least,
                        int *index);
-// The same; *sequence shares the prefix, if it is longer.
+// How many of the first `tokens` [n] the branch of `rope_set` that has most of them in common has, wherever it can be cut.
+int64_t kv_branch_common(const KvCache *cache, const int32_t *tokens, int64_t n, int rope_set);
+// As kv_branch_find(); *sequence shares the prefix, if it is longer.
 int64_t kv_branch_recall(KvCache *cache, const int32_t *tokens, int64_t n, int rope_set, int64_t at_least,
                          KvSequence *sequence);
 

@@ -62,6 +62,10 @@ int64_t session_cached(const Session *s) {
 int64_t session_pending(const Session *s) {
     return s->n_log - s->sequence.length;
 }
+int64_t session_piece(const Session *s, int64_t n) {
+    const int64_t left = s->parting - s->sequence.length;
+    return left > 0 && left < n ? left : n;
+}
 int64_t session_whole(const Session *s) {
     return s->sequence.length == 0 ? s->sequence.n_prefix : 0;
 }
@@ -186,7 +190,7 @@ static Status evaluate_pieces(Session *s, Error *error) {
     int32_t last = -1; // of the step in hand
     while (s->sequence.length < s->n_log) {
         int64_t n = session_pending(s);
-        reading.n = forward_piece(forward, n);
+        reading.n = (int)session_piece(s, forward_piece(forward, n));
         if (told && n > reading.n &&
             !s->progress.step(s->progress.user, "reading", reading.told, s->n_log - reading.first))
             return error_set(error, STATUS_INTERRUPTED, "interrupted");

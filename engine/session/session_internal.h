@@ -12,6 +12,7 @@ struct Session {
     int64_t n_log;       // tokens in the log
     int64_t settled;     // tokens of the cache that were known to be well when the last evaluation began
     int64_t n_expected;  // see session_expect()
+    int64_t parting;     // see session_piece()
     uint64_t
         version; // another one, unique in the engine, whenever log or cache change but by an appended token
     bool independent; // see session_set_independent()

@@ -101,6 +101,14 @@ static int64_t own_usable(const Session *s, const int32_t *tokens, int64_t n) {
                : 0;
 }
 
+// Where `tokens` [n], of which the first `common` are cached, part from a text that is, if that is worth a mark; else 0.
+static int64_t parting_of(const Session *s, const int32_t *tokens, int64_t n, int64_t own, int64_t common) {
+    const KvCache *cache = &s->engine->cache;
+    const int64_t other = kv_branch_common(cache, tokens, n, model_rope_set(s->engine->model, n)),
+                  most = own > other ? own : other;
+    return cache->states && most < n && most >= common + WORTH_KEEPING ? most : 0;
+}
+
 // An independent session looks at branches only where nothing of its own is cached: what others read in stands for what
 // would be read in, not for what was decoded here.
 static int64_t recall(Session *s, const int32_t *tokens, int64_t n, bool branches) {
@@ -143,7 +151,9 @@ Status session_set(Session *s, const int32_t *tokens, int64_t n, Error *error) {
     if (n > s->engine->cache.context_size)
         return error_set(error, STATUS_CONTEXT, "%lld tokens do not fit in the context of %d", (long long)n,
                          s->engine->cache.context_size);
+    const int64_t own = kv_common_prefix(tokens, n, s->log, s->sequence.length);
     int64_t common = recall(s, tokens, n, true);
+    s->parting = parting_of(s, tokens, n, own, common);
     memcpy(s->log + common, tokens + common, (size_t)(n - common) * sizeof *s->log);
     s->n_log = n;
     session_match_frequencies(s);

@@ -25,6 +25,9 @@ void session_push(Session *session, int32_t token);
 // Tokens at the end of the log that are not in the cache. session_want_logits() makes it at least one where nobody has
 // the last token's logits.
 int64_t session_pending(const Session *session);
+// Of n of them as many as one step may take. Where layers recur and the log begins as another text does, it is read as far as
+// that first, so that a mark stands there: what comes after and begins like both finds it.
+int64_t session_piece(const Session *session, int64_t n);
 void session_want_logits(Session *session);
 // Of these tokens as many as one step has to take together: those that see each other.
 int64_t session_whole(const Session *session);

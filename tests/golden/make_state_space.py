@@ -36,7 +36,7 @@ make_dense.MODELS = {
                        mamba_conv_bias=True, position_embedding_type="nope", normalization_function="rmsnorm", init_method="mup",
                        rope_scaling=None, rope_theta=10000, tie_word_embeddings=True, **DENSE, **SIZES),
     # As transformers 5 saves it.
-    "granite4-h-moe": dict(layer_types=[SPACE, SPACE, FULL, SPACE], intermediate_size=16, mamba_n_heads=8, mamba_d_head=12, mamba_d_state=8,
+    "granite4-h-moe": dict(layer_types=[SPACE, SPACE, FULL, SPACE], intermediate_size=16, mamba_n_heads=6, mamba_d_head=16, mamba_d_state=8,
                            mamba_n_groups=2, mamba_conv_bias=True, position_embedding_type=None, time_step_limit=[0.0, INFINITE],
                            num_local_experts=6, num_experts_per_tok=2, shared_intermediate_size=24, tie_word_embeddings=False,
                            rope_parameters=dict(rope_type="default", rope_theta=10000.0), **SIZES),

@@ -168,10 +168,12 @@ static Status take_taps(const DeltaReader *r, Error *error) {
     const bool fits = (last == 1 || (last == 2 && tensor->shape[1] == 1)) && tensor->shape[0] == channels &&
                       tensor->shape[last] == taps;
     if (!fits)
-        return error_set(error, STATUS_FILE,
-                         "%s: %s: expected [%lld, 1, %lld] or [%lld, %lld], file has other sizes",
-                         r->source->path, tensor->name, (long long)channels, (long long)taps,
-                         (long long)channels, (long long)taps);
+        return error_set(
+            error, STATUS_FILE,
+            "%s: %s: expected [%lld, 1, %lld] or [%lld, %lld], file has %d dimensions, [%lld, … %lld]",
+            checkpoint_path(r->model->checkpoint), tensor->name, (long long)channels, (long long)taps,
+            (long long)channels, (long long)taps, tensor->n_dims, (long long)tensor->shape[0],
+            (long long)tensor->shape[last]);
     flat.n_dims = 1, flat.shape[0] = channels * taps;
     return model_take_tensor(r->model, r->source, &flat, 0, channels * taps, &r->to->conv, error);
 }
