@@ -60,6 +60,35 @@ struct ChunkKeys {
     float a[BEFORE_THREADS / 32][CHUNK][CHUNK + 1]; // of each warp's head of values
 };
 
+__device__ inline float4 to_tf32(float4 v) {
+    return make_float4(to_tf32(v.x), to_tf32(v.y), to_tf32(v.z), to_tf32(v.w));
+}
+
+// A head's q, at `from`, and k, of_k behind it, of n tokens, rounded where they lie; all of them are asked for before any is
+// stored.
+__device__ inline void take_keys(float *from, int of_k, int channels, int n, int dim, ChunkKeys *to) {
+    constexpr int EACH = CHUNK * CHUNK_KEY_DIM / 4 / BEFORE_THREADS;
+    const int row = dim / 4;
+    float4 q[EACH], k[EACH];
+#pragma unroll
+    for (int e = 0; e < EACH; e++) {
+        const int p = threadIdx.x + e * BEFORE_THREADS, t = p / row;
+        const float *at = from + (int64_t)t * channels + p % row * 4;
+        const bool there = t < CHUNK && t < n;
+        q[e] = there ? *(const float4 *)at : make_float4(0, 0, 0, 0);
+        k[e] = there ? *(const float4 *)(at + of_k) : make_float4(0, 0, 0, 0);
+    }
+#pragma unroll
+    for (int e = 0; e < EACH; e++) {
+        const int p = threadIdx.x + e * BEFORE_THREADS, t = p / row, i = p % row * 4;
+        float *at = from + (int64_t)t * channels + i;
+        if (t >= CHUNK) continue;
+        *(float4 *)&to->q[t][i] = q[e] = to_tf32(q[e]);
+        *(float4 *)&to->k[t][i] = k[e] = to_tf32(k[e]);
+        if (t < n) *(float4 *)at = q[e], *(float4 *)(at + of_k) = k[e];
+    }
+}
+
 // A warp the inverse of a head of values: lane j < 16 its column j, from above.
 __device__ inline void invert_chunk(const DeltaArguments &a, const RecurringSequence &s, int first, int head,
                                     ChunkKeys *keys, float *to) {
@@ -100,13 +129,8 @@ __global__ void __launch_bounds__(BEFORE_THREADS)
     kernels_before();
     if (s.to < 0 || first >= s.n_tokens) return;
     const int chunk = chunk_base(s, blockIdx.z) + blockIdx.x, of_k = rule.n_key_heads * dim;
-    for (int p = threadIdx.x; p < CHUNK * dim; p += BEFORE_THREADS) {
-        const int t = p / dim, i = p % dim;
-        float *q = a.between.mixed + (int64_t)(s.first_token + first + t) * a.channels + key_head * dim + i;
-        const bool there = first + t < s.n_tokens;
-        keys.q[t][i] = there ? *q = to_tf32(*q) : 0;
-        keys.k[t][i] = there ? q[of_k] = to_tf32(q[of_k]) : 0;
-    }
+    take_keys(a.between.mixed + (int64_t)(s.first_token + first) * a.channels + key_head * dim, of_k,
+              a.channels, s.n_tokens - first, dim, &keys);
     __syncthreads();
     for (int p = threadIdx.x; p < CHUNK_SQUARE; p += BEFORE_THREADS) {
         const int i = p / CHUNK, j = p % CHUNK;
