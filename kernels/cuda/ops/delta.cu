@@ -5,11 +5,13 @@
 #include "kernels/cuda/ops/delta.cuh"
 
 enum { DELTA_WARPS = 4, DELTA_THREADS = 32 * DELTA_WARPS };
+enum { DELTA_FEW = 96 }; // tokens, up to which latency counts more than instructions
 
 // ---- the convolution ---------------------------------------------------------------------------------------------
 
 // A warp a head of keys and its queries, or a head of values, of a token; the warps of a block have neighbouring tokens, which
 // read each other's c. Grid: [n_tokens / 4, n_key_heads + n_value_heads], block: 128.
+template <bool AT_ONCE>
 __global__ void __launch_bounds__(DELTA_THREADS) delta_mix_kernel(const __grid_constant__ DeltaArguments a) {
     const DeltaRule &rule = a.rule;
     const int token = blockIdx.x * DELTA_WARPS + threadIdx.x / 32, lane = threadIdx.x % 32,
@@ -22,11 +24,20 @@ __global__ void __launch_bounds__(DELTA_THREADS) delta_mix_kernel(const __grid_c
     const bool last = t == s.n_tokens - 1;
     float *mixed = a.between.mixed + (int64_t)token * a.channels;
     if (head >= 0) {
-        const int first = 2 * rule.n_key_heads * rule.key_dim + head * rule.value_dim;
-        for (int i = lane; i < rule.value_dim; i += 32) {
-            mixed[first + i] = delta_mixed(a, s, t, first + i);
-            if (last) delta_leave_c(a, s, first + i);
+        const int first = 2 * rule.n_key_heads * rule.key_dim + head * rule.value_dim + lane,
+                  end = first - lane + rule.value_dim;
+        if constexpr (AT_ONCE) {
+            float v[DELTA_LANE]; // before anything is stored, so that nothing is waited for in between
+#pragma unroll
+            for (int e = 0; e < DELTA_LANE; e++)
+                v[e] = first + 32 * e < end ? delta_mixed<AT_ONCE>(a, s, t, first + 32 * e) : 0;
+#pragma unroll
+            for (int e = 0; e < DELTA_LANE; e++)
+                if (first + 32 * e < end) mixed[first + 32 * e] = v[e];
+        } else {
+            for (int i = first; i < end; i += 32) mixed[i] = delta_mixed<AT_ONCE>(a, s, t, i);
         }
+        for (int i = first; i < end && last; i += 32) delta_leave_c<AT_ONCE>(a, s, i);
         if (lane == 0)
             a.between.rates[(int64_t)token * rule.n_value_heads + head] = delta_rates(a, token, head);
         return;
@@ -38,9 +49,10 @@ __global__ void __launch_bounds__(DELTA_THREADS) delta_mix_kernel(const __grid_c
         const int i = lane + 32 * e;
         q[e] = k[e] = 0;
         if (i >= rule.key_dim) continue;
-        q[e] = delta_mixed(a, s, t, of_q + i), k[e] = delta_mixed(a, s, t, of_k + i);
-        if (last) delta_leave_c(a, s, of_q + i), delta_leave_c(a, s, of_k + i);
+        q[e] = delta_mixed<AT_ONCE>(a, s, t, of_q + i), k[e] = delta_mixed<AT_ONCE>(a, s, t, of_k + i);
     }
+    for (int i = lane; i < rule.key_dim && last; i += 32)
+        delta_leave_c<AT_ONCE>(a, s, of_q + i), delta_leave_c<AT_ONCE>(a, s, of_k + i);
     const float dot = delta_scale_keys(rule, q, k);
 #pragma unroll
     for (int e = 0; e < DELTA_LANE; e++)
@@ -173,6 +185,8 @@ __global__ void __launch_bounds__(DELTA_THREADS)
         y + at);
 }
 
+enum { ADDED_AT_ONCE = 4 };
+
 // A block a head of keys' heads of values, of a token, that are normed together: y = norm((raw + skip·v)·silu(z)), the
 // middle in the place of raw. Grid: [n_tokens, n_key_heads], block: 256.
 template <class T>
@@ -186,9 +200,20 @@ __global__ void __launch_bounds__(256) delta_added_kernel(const __grid_constant_
     float *raw = a.raw + (int64_t)token * a.width;
     const float *v = a.between.mixed + (int64_t)token * a.channels + a.channels - a.width;
     float squares = 0;
-    for (int i = first + threadIdx.x; i < first + n; i += 256) {
-        const float own = fmaf(a.skip[i / dim], v[i], raw[i]) * delta_gate(a, token, i / dim, i % dim);
-        raw[i] = own, squares = fmaf(own, own, squares);
+    for (int from = first + threadIdx.x; from < first + n; from += ADDED_AT_ONCE * 256) {
+        float own[ADDED_AT_ONCE];
+#pragma unroll
+        for (int e = 0; e < ADDED_AT_ONCE; e++) {
+            const int i = from + e * 256;
+            own[e] = i < first + n
+                         ? fmaf(a.skip[i / dim], v[i], raw[i]) * delta_gate(a, token, i / dim, i % dim)
+                         : 0;
+        }
+#pragma unroll
+        for (int e = 0; e < ADDED_AT_ONCE; e++) {
+            if (from + e * 256 < first + n) raw[from + e * 256] = own[e];
+            squares = fmaf(own[e], own[e], squares);
+        }
     }
     const float scale = rsqrtf(block_sum<256>(squares, sums) / n + a.eps);
     for (int i = first + threadIdx.x; i < first + n; i += 256)
@@ -222,8 +247,10 @@ static bool goes_in_chunks(const CudaBackend *cuda, const DeltaArguments &a) {
 static cudaError_t launch_all(const CudaBackend *cuda, const DeltaArguments &a, int n_rows, void *y) {
     const DeltaRule *rule = &a.rule;
     const unsigned tokens = (unsigned)(a.n_tokens + DELTA_WARPS - 1) / DELTA_WARPS;
-    cudaError_t code = launch_dependent(
-        cuda, delta_mix_kernel, dim3(tokens, rule->n_key_heads + rule->n_value_heads), DELTA_THREADS, 0, a);
+    const bool few = a.c_type == DTYPE_F32 && a.n_tokens <= DELTA_FEW;
+    const auto mix = few ? delta_mix_kernel<true> : delta_mix_kernel<false>;
+    cudaError_t code = launch_dependent(cuda, mix, dim3(tokens, rule->n_key_heads + rule->n_value_heads),
+                                        DELTA_THREADS, 0, a);
     if (code == cudaSuccess)
         code = goes_in_chunks(cuda, a) ? delta_chunks(cuda, a, 1, a.n_tokens) : launch_rules(cuda, a, n_rows);
     if (code != cudaSuccess) return code;

@@ -72,21 +72,56 @@ __device__ inline float delta_c(const DeltaArguments &a, const RecurringSequence
     return a.states[s.from * a.state_floats + (int64_t)(a.rule.taps - 1 + t) * a.channels + channel];
 }
 
-// silu(conv_bias + Σ conv[j]·c[t - (taps - 1) + j]).
+// c, float32, of the sequence's tokens first, first + 1, …, n <= CONVOLUTION_MOST_TAPS of them, all asked for at once.
+__device__ inline void delta_some_c(const DeltaArguments &a, const RecurringSequence &s, int first, int n,
+                                    int channel, float (&c)[CONVOLUTION_MOST_TAPS]) {
+    const float *own = (const float *)a.c + (int64_t)(s.first_token + first) * a.channels + channel,
+                *before = a.states + max(s.from, 0) * a.state_floats +
+                          (int64_t)(a.rule.taps - 1 + first) * a.channels + channel;
+#pragma unroll
+    for (int j = 0; j < CONVOLUTION_MOST_TAPS; j++) {
+        const bool there = j < n && (first + j >= 0 || s.from >= 0);
+        c[j] = there ? (first + j >= 0 ? own : before)[(int64_t)j * a.channels] : 0;
+    }
+}
+
+// silu(conv_bias + Σ conv[j]·c[t - (taps - 1) + j]). AT_ONCE: c is float32, and what is needed is asked for at once, which
+// takes more instructions: where tokens are few.
+template <bool AT_ONCE>
 __device__ inline float delta_mixed(const DeltaArguments &a, const RecurringSequence &s, int t, int channel) {
     const int taps = a.rule.taps;
     float sum = a.conv_bias ? a.conv_bias[channel] : 0;
-    for (int j = 0; j < taps; j++)
-        sum = fmaf(__ldg(a.conv + (int64_t)channel * taps + j), delta_c(a, s, t - (taps - 1) + j, channel),
-                   sum);
+    if constexpr (AT_ONCE) {
+        float weights[CONVOLUTION_MOST_TAPS], c[CONVOLUTION_MOST_TAPS];
+#pragma unroll
+        for (int j = 0; j < CONVOLUTION_MOST_TAPS; j++)
+            weights[j] = j < taps ? __ldg(a.conv + (int64_t)channel * taps + j) : 0;
+        delta_some_c(a, s, t - (taps - 1), taps, channel, c);
+#pragma unroll
+        for (int j = 0; j < CONVOLUTION_MOST_TAPS; j++)
+            if (j < taps) sum = fmaf(weights[j], c[j], sum);
+    } else {
+        for (int j = 0; j < taps; j++)
+            sum = fmaf(__ldg(a.conv + (int64_t)channel * taps + j),
+                       delta_c(a, s, t - (taps - 1) + j, channel), sum);
+    }
     return silu(sum);
 }
 
 // c of the sequence's last taps - 1 tokens, of which some may be of the state before, into the state behind.
+template <bool AT_ONCE>
 __device__ inline void delta_leave_c(const DeltaArguments &a, const RecurringSequence &s, int channel) {
+    const int n = a.rule.taps - 1;
     float *to = a.states + s.to * a.state_floats + channel;
-    for (int j = 0; j < a.rule.taps - 1; j++)
-        to[(int64_t)j * a.channels] = delta_c(a, s, s.n_tokens - (a.rule.taps - 1) + j, channel);
+    if constexpr (AT_ONCE) {
+        float c[CONVOLUTION_MOST_TAPS];
+        delta_some_c(a, s, s.n_tokens - n, n, channel, c);
+#pragma unroll
+        for (int j = 0; j < CONVOLUTION_MOST_TAPS; j++)
+            if (j < n) to[(int64_t)j * a.channels] = c[j];
+    } else {
+        for (int j = 0; j < n; j++) to[(int64_t)j * a.channels] = delta_c(a, s, s.n_tokens - n + j, channel);
+    }
 }
 
 // A warp's q and k of a head: divided by their lengths, q by √key_dim as well, where the rule has such. Returns their product.
