@@ -165,7 +165,7 @@ static Status check_limits(const ParamSource *source, Error *error) {
     unread_take_key(source, NULL, KEY);
     if (!limits) return STATUS_OK;
     if (json_is_null(limits)) return param_refuse_null(source, NULL, KEY, error);
-    if (json_array_size(limits) == 2 && json_is_number(least) && json_number_value(least) == 0 && most &&
+    if (json_array_size(limits) == 2 && json_is_number(least) && json_number_value(least) == 0 &&
         json_is_string(most) && strcmp(json_string_value(most), "Infinity") == 0)
         return STATUS_OK;
     return error_set(error, STATUS_UNSUPPORTED,

@@ -238,7 +238,7 @@ static Status take_slices(const DeltaReader *r, Error *error) {
     const DeltaRule *d = r->rule;
     const int64_t wide = delta_width(d), keys = (int64_t)d->n_key_heads * d->key_dim;
     LayerWeights *to = r->to;
-    Matrix all;
+    Matrix all = {0};
     Status status = take(r, MODULE_DELTA_QKV_GATE, wide + delta_channels(d) + d->n_value_heads,
                          r->model->shape.hidden_size, &all, error);
     if (!status) status = refuse_order(r->model, &all, "state's", r->layer, error);

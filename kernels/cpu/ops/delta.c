@@ -27,24 +27,28 @@ static Channels head_of(float *rows, int64_t n_heads, int head, int dim, int64_t
 }
 
 static float *state_at(const Delta *d, int32_t state) {
-    return state < 0 ? NULL : d->kv->states + state * delta_state_floats(d->rule);
+    return d->kv->states + state * delta_state_floats(d->rule);
 }
 
-// What the sequence's next tokens will find of those before them. `from` NULL: the text begins here.
-static void leave_tail(const Delta *d, const StepSequence *s, const Channels *c, const float *from,
-                       float *to) {
+// The one before the step; NULL: the text begins with it.
+static const float *state_before(const Delta *d, const StepSequence *s) {
+    return s->state_from < 0 ? NULL : state_at(d, s->state_from);
+}
+
+// What the sequence's next tokens will find of those before them.
+static void leave_tail(const Delta *d, const StepSequence *s, const Channels *c) {
     const int64_t channels = delta_channels(d->rule);
     const int n = d->rule->taps - 1;
     for (int i = 0; i < n; i++) {
         const int t = s->n_tokens - n + i; // of the sequence's in this step
+        float *kept = state_at(d, s->state_to) + i * channels + c->first;
+        if (t < 0 && s->state_from < 0) { // before the text
+            for (int k = 0; k < c->n; k++) kept[k] = 0;
+            continue;
+        }
         const float *row = t >= 0 ? c->rows + (s->first_token + t) * c->stride
-                           : from ? from + (n + t) * channels + c->first
-                                  : NULL;
-        float *kept = to + i * channels + c->first;
-        if (row)
-            memcpy(kept, row, (size_t)c->n * sizeof *kept);
-        else
-            memset(kept, 0, (size_t)c->n * sizeof *kept);
+                                  : state_at(d, s->state_from) + (n + t) * channels + c->first;
+        for (int k = 0; k < c->n; k++) kept[k] = row[k];
     }
 }
 
@@ -72,9 +76,8 @@ static void convolve(const Delta *d, const StepSequence *s, const Channels *c, c
 }
 
 static void take_channels(const Delta *d, const StepSequence *s, const Channels *c) {
-    const float *from = state_at(d, s->state_from);
-    leave_tail(d, s, c, from, state_at(d, s->state_to));
-    convolve(d, s, c, from);
+    leave_tail(d, s, c);
+    convolve(d, s, c, state_before(d, s));
 }
 
 // Each token's row of them to a length of `length`.
@@ -116,10 +119,9 @@ static void recur(const Delta *d, const StepSequence *s, int key_head, int head,
     const DeltaRule *r = d->rule;
     const int64_t tails = (r->taps - 1) * delta_channels(r), size = (int64_t)r->key_dim * r->value_dim,
                   keys = (int64_t)r->n_key_heads * r->key_dim, values = delta_width(r);
-    const float *from = state_at(d, s->state_from);
     float *state = state_at(d, s->state_to) + tails + head * size;
-    if (from)
-        memcpy(state, from + tails + head * size, (size_t)size * sizeof *state);
+    if (s->state_from >= 0)
+        memcpy(state, state_at(d, s->state_from) + tails + head * size, (size_t)size * sizeof *state);
     else
         memset(state, 0, (size_t)size * sizeof *state);
     for (int64_t t = s->first_token; t < s->first_token + s->n_tokens; t++) {
