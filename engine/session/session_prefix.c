@@ -104,9 +104,10 @@ static int64_t own_usable(const Session *s, const int32_t *tokens, int64_t n) {
 // Where `tokens` [n], of which the first `common` are cached, part from a text that is, if that is worth a mark; else 0.
 static int64_t parting_of(const Session *s, const int32_t *tokens, int64_t n, int64_t own, int64_t common) {
     const KvCache *cache = &s->engine->cache;
+    if (!cache->states) return 0; // any token of the cache can be gone on from
     const int64_t other = kv_branch_common(cache, tokens, n, model_rope_set(s->engine->model, n)),
                   most = own > other ? own : other;
-    return cache->states && most < n && most >= common + WORTH_KEEPING ? most : 0;
+    return most < n && most >= common + WORTH_KEEPING ? most : 0;
 }
 
 // An independent session looks at branches only where nothing of its own is cached: what others read in stands for what

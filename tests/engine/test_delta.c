@@ -60,50 +60,17 @@ static void qwen3_5_moe_gguf(void **state) {
     golden_check_model(GOLDEN_DELTA, "qwen3_5_moe.gguf", "qwen3_5_moe", BOTH_LOOPS + 1);
 }
 
-static Model *opened(const char *name) {
-    char path[256];
-    Model *model = NULL;
-    Error error = {0};
-    snprintf(path, sizeof path, GOLDEN_DELTA "/%s", name);
-    if (model_open(path, &model, &error)) fail_msg("%s", error.message);
-    return model;
-}
-
 // Held in fewer bits: the gates' weights, too.
 static void weights_are_converted(void **state) {
     (void)state;
-    static const struct {
-        const char *name, *device;
-        WeightType type;
-        double bound;
-    } CASES[] = {{"qwen3_5", "cpu", WEIGHTS_INT8, 0.1}, {"qwen3_next.gguf", "cpu:exact", WEIGHTS_F16, 1e-5}};
-    for (int i = 0; i < 2; i++) {
-        GoldenSet set;
-        Engine *engine;
-        Error error = {0};
-        const EngineOptions options = {.device = CASES[i].device,
-                                       .n_threads = 2,
-                                       .context_size = 128,
-                                       .cache = cache_options(DTYPE_F32),
-                                       .chunk = 64,
-                                       .weights = CASES[i].type};
-        Model *model = opened(CASES[i].name);
-        if (engine_open_model(model, &options, &engine, &error)) fail_msg("%s", error.message);
-        assert_int_equal(engine_model(engine)->layers[0].attn_gate.type,
-                         CASES[i].type == WEIGHTS_INT8 ? DTYPE_W8 : DTYPE_F16);
-        if (golden_model_read(GOLDEN_DELTA, i ? "qwen3_next" : "qwen3_5", &set, &error))
-            fail_msg("%s", error.message);
-        const GoldenCase *c = &set.cases[0];
-        const size_t count = (size_t)(c->n - c->from) * (size_t)c->vocab;
-        float *logits = calloc(count, sizeof *logits);
-        if (golden_model_evaluate(engine, c, 7, logits, &error)) fail_msg("%s", error.message);
-        const double distance = golden_distance(logits, c->expected, count);
-        print_message("%s: %.2g\n", CASES[i].name, distance);
-        assert_true(distance <= CASES[i].bound);
-        free(logits);
-        engine_close(engine);
-        golden_model_free(&set);
-    }
+    Engine *engine = golden_check_converted(GOLDEN_DELTA, "qwen3_5", "cpu", WEIGHTS_INT8);
+    assert_int_equal(engine_model(engine)->layers[0].attn_gate.type, DTYPE_W8);
+    golden_check_distance(engine, GOLDEN_DELTA, "qwen3_5", "int8", 0.1);
+    engine_close(engine);
+    engine = golden_check_converted(GOLDEN_DELTA, "qwen3_next.gguf", "cpu:exact", WEIGHTS_F16);
+    assert_int_equal(engine_model(engine)->layers[0].attn_gate.type, DTYPE_F16);
+    golden_check_distance(engine, GOLDEN_DELTA, "qwen3_next", "f16", 1e-5);
+    engine_close(engine);
 }
 
 // ---- what files say ------------------------------------------------------------------------------------------------
@@ -112,7 +79,7 @@ static void both_kinds_of_files_say_the_same(void **state) {
     (void)state;
     static const char *const NAMES[] = {"qwen3_next", "qwen3_next.gguf", "qwen3_5", "qwen3_5.gguf"};
     for (int i = 0; i < 4; i++) {
-        Model *model = opened(NAMES[i]);
+        Model *model = golden_check_file(GOLDEN_DELTA, NAMES[i]);
         const DecoderShape *s = &model->shape;
         const DeltaRule *d = &s->delta;
         assert_int_equal(d->n_key_heads, 2);

@@ -38,54 +38,17 @@ static void where_all_layers_attend(void **state) {
     golden_check_model(GOLDEN_STATE_SPACE, "granite4.gguf", "granite4", BOTH_LOOPS + 1);
 }
 
-static Status open_named(const char *name, Model **model, Error *error) {
-    char path[256];
-    snprintf(path, sizeof path, GOLDEN_STATE_SPACE "/%s", name);
-    return model_open(path, model, error);
-}
-
-static Model *opened(const char *name) {
-    Model *model = NULL;
-    Error error = {0};
-    if (open_named(name, &model, &error)) fail_msg("%s", error.message);
-    return model;
-}
-
 // Held in fewer bits, the slices of one matrix by themselves.
 static void weights_are_converted(void **state) {
     (void)state;
-    static const struct {
-        const char *name, *golden, *device;
-        WeightType type;
-        double bound;
-    } CASES[] = {{"granite4-h", "granite4-h", "cpu", WEIGHTS_INT8, 0.1},
-                 {"granite4-h.gguf", "granite4-h", "cpu:exact", WEIGHTS_F16, 1e-5}};
-    for (int i = 0; i < 2; i++) {
-        GoldenSet set;
-        Engine *engine;
-        Error error = {0};
-        const EngineOptions options = {.device = CASES[i].device,
-                                       .n_threads = 2,
-                                       .context_size = 128,
-                                       .cache = cache_options(DTYPE_F32),
-                                       .chunk = 64,
-                                       .weights = CASES[i].type};
-        if (engine_open_model(opened(CASES[i].name), &options, &engine, &error))
-            fail_msg("%s", error.message);
-        assert_int_equal(engine_model(engine)->layers[0].wv.type, i ? DTYPE_F16 : DTYPE_W8);
-        if (golden_model_read(GOLDEN_STATE_SPACE, CASES[i].golden, &set, &error))
-            fail_msg("%s", error.message);
-        const GoldenCase *c = &set.cases[0];
-        const size_t count = (size_t)(c->n - c->from) * (size_t)c->vocab;
-        float *logits = calloc(count, sizeof *logits);
-        if (golden_model_evaluate(engine, c, 7, logits, &error)) fail_msg("%s", error.message);
-        const double distance = golden_distance(logits, c->expected, count);
-        print_message("%s: %.2g\n", CASES[i].name, distance);
-        assert_true(distance <= CASES[i].bound);
-        free(logits);
-        engine_close(engine);
-        golden_model_free(&set);
-    }
+    Engine *engine = golden_check_converted(GOLDEN_STATE_SPACE, "granite4-h", "cpu", WEIGHTS_INT8);
+    assert_int_equal(engine_model(engine)->layers[0].wv.type, DTYPE_W8);
+    golden_check_distance(engine, GOLDEN_STATE_SPACE, "granite4-h", "int8", 0.1);
+    engine_close(engine);
+    engine = golden_check_converted(GOLDEN_STATE_SPACE, "granite4-h.gguf", "cpu:exact", WEIGHTS_F16);
+    assert_int_equal(engine_model(engine)->layers[0].wv.type, DTYPE_F16);
+    golden_check_distance(engine, GOLDEN_STATE_SPACE, "granite4-h", "f16", 1e-5);
+    engine_close(engine);
 }
 
 // ---- what files say ------------------------------------------------------------------------------------------------
@@ -105,7 +68,7 @@ static void both_kinds_of_files_say_the_same(void **state) {
     for (int i = 0; i < 6; i++) {
         char name[64];
         snprintf(name, sizeof name, "%s%s", CASES[i / 2].name, i % 2 ? ".gguf" : "");
-        Model *model = opened(name);
+        Model *model = golden_check_file(GOLDEN_STATE_SPACE, name);
         const DecoderShape *s = &model->shape;
         const DeltaRule *d = &s->delta, *rule = &CASES[i / 2].rule;
         assert_int_equal(d->n_key_heads, rule->n_key_heads);

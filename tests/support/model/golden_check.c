@@ -10,21 +10,35 @@
 
 enum { CONTEXT = 128, CHUNK = 64 };
 
-Engine *golden_check_open(const char *root, const char *name, const char *device, int n_threads,
-                          DType cache) {
+Model *golden_check_file(const char *root, const char *name) {
     char path[400];
-    Engine *engine = NULL;
-    Model *model;
+    Model *model = NULL;
     Error error = {0};
     snprintf(path, sizeof path, "%s/%s", root, name);
     if (model_open(path, &model, &error)) fail_msg("%s", error.message);
+    return model;
+}
+
+static Engine *engine_of(Model *model, const char *device, int n_threads, DType cache, WeightType weights) {
+    Engine *engine = NULL;
+    Error error = {0};
     const EngineOptions options = {.device = device,
                                    .n_threads = n_threads,
                                    .context_size = CONTEXT,
                                    .cache = cache_options(cache),
-                                   .chunk = CHUNK};
+                                   .chunk = CHUNK,
+                                   .weights = weights};
     if (engine_open_model(model, &options, &engine, &error)) fail_msg("%s", error.message);
     return engine;
+}
+
+Engine *golden_check_open(const char *root, const char *name, const char *device, int n_threads,
+                          DType cache) {
+    return engine_of(golden_check_file(root, name), device, n_threads, cache, WEIGHTS_OWN);
+}
+
+Engine *golden_check_converted(const char *root, const char *name, const char *device, WeightType weights) {
+    return engine_of(golden_check_file(root, name), device, 2, DTYPE_F32, weights);
 }
 
 void golden_check_logits(Engine *engine, const char *name, const GoldenCase *c) {
@@ -80,20 +94,26 @@ void golden_check_model(const char *root, const char *name, const char *golden_o
     golden_model_free(&set);
 }
 
-void golden_check_cache(const char *root, const char *name, DType cache, double bound) {
+void golden_check_distance(Engine *engine, const char *root, const char *golden_of, const char *what,
+                           double bound) {
     GoldenSet set;
-    Engine *engine;
     Error error = {0};
-    if (golden_model_read(root, name, &set, &error)) fail_msg("%s", error.message);
-    if (golden_model_open(root, name, "cpu:exact", cache, &engine, &error)) fail_msg("%s", error.message);
+    if (golden_model_read(root, golden_of, &set, &error)) fail_msg("%s", error.message);
     const GoldenCase *c = &set.cases[0];
     const size_t n = (size_t)(c->n - c->from) * (size_t)c->vocab;
     float *logits = calloc(n, sizeof *logits);
     if (golden_model_evaluate(engine, c, 7, logits, &error)) fail_msg("%s", error.message);
     const double distance = golden_distance(logits, c->expected, n);
-    print_message("%s, %s: %.2g\n", name, dtype_name(cache), distance);
+    print_message("%s, %s: %.2g\n", golden_of, what, distance);
     assert_true(distance <= bound);
     free(logits);
-    engine_close(engine);
     golden_model_free(&set);
+}
+
+void golden_check_cache(const char *root, const char *name, DType cache, double bound) {
+    Engine *engine;
+    Error error = {0};
+    if (golden_model_open(root, name, "cpu:exact", cache, &engine, &error)) fail_msg("%s", error.message);
+    golden_check_distance(engine, root, name, dtype_name(cache), bound);
+    engine_close(engine);
 }

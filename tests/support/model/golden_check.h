@@ -3,12 +3,19 @@
 #ifndef PALAVER_TESTS_GOLDEN_CHECK_H
 #define PALAVER_TESTS_GOLDEN_CHECK_H
 
+#include "engine/model/model.h"
 #include "tests/support/model/golden_model.h"
 
 enum { GOLDEN_BEGIN = 8, GOLDEN_GREEDY = 64 }; // tokens of a prompt, and of the text that goes on with it
 
+// The model in ROOT/NAME.
+Model *golden_check_file(const char *root, const char *name);
+
 // An engine over ROOT/NAME with a context of 128 tokens; n_threads 0: one for each core.
 Engine *golden_check_open(const char *root, const char *name, const char *device, int n_threads, DType cache);
+
+// Its like with two threads and a cache in float32, the weights held in such a type.
+Engine *golden_check_converted(const char *root, const char *name, const char *device, WeightType weights);
 
 // The case's logits, read token by token, by 7 and by 55, are transformers' to 1e-5 of the largest.
 void golden_check_logits(Engine *engine, const char *name, const GoldenCase *c);
@@ -20,8 +27,12 @@ void golden_check_greedy(Engine *engine, const char *root, const char *golden_of
 void golden_check_model(const char *root, const char *name, const char *golden_of,
                         const char *const *devices);
 
-// Through a cache of such a type the first case's logits, by 7, are as far as `bound` from transformers' at most: its rounding
-// is all that changes.
+// The first case's logits of ROOT/GOLDEN_OF, by 7, are as far as `bound` from transformers' at most; `what` says how the engine
+// was opened.
+void golden_check_distance(Engine *engine, const char *root, const char *golden_of, const char *what,
+                           double bound);
+
+// So through a cache of such a type: its rounding is all that changes.
 void golden_check_cache(const char *root, const char *name, DType cache, double bound);
 
 #endif
