@@ -1,5 +1,6 @@
 // The pool of pages, with a backend that only remembers which token lies in which slot: after any walk of growing,
 // cutting, forking, evicting and coming back, each sequence sees exactly its own tokens, each at its distance.
+#include "tests/support/kernels/host_memory.h"
 #include "tests/support/test.h"
 #include "engine/cache/kv_cache.h"
 
@@ -11,26 +12,7 @@ enum { MAX_SLOTS = 512, MAX_TOKENS = 64, N_SEQUENCES = 4 };
 // ---- a backend without arithmetic -------------------------------------------------------------------------
 
 static int32_t contents[MAX_SLOTS]; // which token a slot holds
-static int n_allocated, n_copied, n_shifted;
-
-static Status fake_alloc(Backend *backend, size_t bytes, void **memory, Error *error) {
-    (void)backend, (void)error;
-    n_allocated++;
-    *memory = calloc(1, bytes);
-    return STATUS_OK;
-}
-
-static void fake_free(Backend *backend, void *memory) {
-    (void)backend;
-    n_allocated--;
-    free(memory);
-}
-
-static Status fake_write(Backend *backend, void *memory, const void *host, size_t bytes, Error *error) {
-    (void)backend, (void)error;
-    memcpy(memory, host, bytes);
-    return STATUS_OK;
-}
+static int n_copied, n_shifted;
 
 static Status fake_copy(Backend *backend, const CacheSlots *from, const int32_t *to, Error *error) {
     (void)backend, (void)error;
@@ -49,9 +31,9 @@ static Status fake_shift(Backend *backend, const CacheSlots *slots, int32_t delt
     return STATUS_OK;
 }
 
-static const Ops fake_ops = {.alloc = fake_alloc,
-                             .free = fake_free,
-                             .write = fake_write,
+static const Ops fake_ops = {.alloc = host_memory_alloc,
+                             .free = host_memory_free,
+                             .write = host_memory_write,
                              .copy_slots = fake_copy,
                              .shift_keys = fake_shift};
 static Backend fake = {.ops = &fake_ops};
@@ -154,7 +136,7 @@ static void close_cache(KvCache *cache, Walker *walkers, int n) {
     while (kv_branch_drop(cache)) continue;
     assert_int_equal(cache->n_free, cache->n_pages); // nothing leaked
     kv_cache_close(cache);
-    assert_int_equal(n_allocated, 0);
+    assert_int_equal(host_memory_allocated, 0);
 }
 
 // ---- a walk --------------------------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 // States of layers that recur, with a backend without arithmetic: a state holds a hash of the text that has led to it. After
 // any walk of growing, cutting, forking, taking back and coming back, a step goes on from the state of just the tokens before
 // it, and writes one that nobody else looks at.
+#include "tests/support/kernels/host_memory.h"
 #include "tests/support/test.h"
 #include "engine/cache/kv_rows.h"
 
@@ -9,27 +10,6 @@
 
 enum { MAX_TOKENS = 96, N_WALKERS = 4, N_LAYERS = 4, N_RECURRING = 3 };
 
-static int n_allocated;
-
-static Status fake_alloc(Backend *backend, size_t bytes, void **memory, Error *error) {
-    (void)backend, (void)error;
-    n_allocated++;
-    *memory = calloc(1, bytes);
-    return STATUS_OK;
-}
-
-static void fake_free(Backend *backend, void *memory) {
-    (void)backend;
-    n_allocated--;
-    free(memory);
-}
-
-static Status fake_write(Backend *backend, void *memory, const void *host, size_t bytes, Error *error) {
-    (void)backend, (void)error;
-    memcpy(memory, host, bytes);
-    return STATUS_OK;
-}
-
 static Status fake_copy(Backend *backend, const CacheSlots *from, const int32_t *to, Error *error) {
     (void)backend, (void)to, (void)error;
     assert_int_equal(from->n_layers, N_LAYERS - N_RECURRING); // those that have slots
@@ -37,10 +17,10 @@ static Status fake_copy(Backend *backend, const CacheSlots *from, const int32_t 
     return STATUS_OK;
 }
 
-static const Ops fake_ops = {.alloc = fake_alloc,
-                             .free = fake_free,
-                             .write = fake_write,
-                             .read = fake_write, // either way a copy
+static const Ops fake_ops = {.alloc = host_memory_alloc,
+                             .free = host_memory_free,
+                             .write = host_memory_write,
+                             .read = host_memory_write, // either way a copy
                              .copy_slots = fake_copy};
 static Backend fake = {.ops = &fake_ops};
 static const LayerHeads heads[N_LAYERS] = {{.n_kv_heads = 1, .head_dim = 2, .lender = 0, .recurs = true},
@@ -77,7 +57,7 @@ static void close_cache(KvCache *cache, Walker *walkers, int n) {
     while (kv_branch_drop(cache)) continue;
     for (int i = 0; i < cache->layout.n_states; i++) assert_int_equal(cache->state_references[i], 0);
     kv_cache_close(cache);
-    assert_int_equal(n_allocated, 0);
+    assert_int_equal(host_memory_allocated, 0);
 }
 
 // What a text leaves in a layer.
