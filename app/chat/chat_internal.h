@@ -41,6 +41,7 @@ typedef struct ChatNumbers {
 typedef struct ChatReply {
     int parent;                   // the node that its turn follows
     TreeEvicted *evicted;         // [its turns] what of them is
+    bool system_evicted;          // the system prompt is
     TranscriptOverflow *overflow; // [n_overflow]
     int n_overflow;
     size_t overflow_room;   // elements that there is memory for

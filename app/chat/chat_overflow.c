@@ -43,6 +43,7 @@ static void add_part(TranscriptOverflow *run, const TreeEviction *part) {
 static void add(TranscriptOverflow *run, const TranscriptOverflow *more) {
     OverflowEvent *sum = &run->event;
     const OverflowEvent *event = &more->event;
+    run->system = run->system || more->system;
     if (!sum->first_turn) sum->first_turn = event->first_turn;
     if (event->last_turn) sum->last_turn = event->last_turn;
     sum->n_evicted += event->n_evicted;

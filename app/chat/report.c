@@ -70,9 +70,9 @@ static void warn_of_next(Chat *chat) {
     if (chat->settings->talk.overflow.policy == OVERFLOW_STOP)
         screen_warn(chat->screen,
                     "[the context is nearly full: the next turn may be refused; /undo or /clear make room]");
-    else if (next.turns.first)
+    else if (next.system || next.turns.first)
         screen_warn(chat->screen, "[the next turn may discard %s (%" PRId64 " tokens); /context tells more]",
-                    way_range_text(next.turns, range), next.n_tokens);
+                    way_range_text(next.system, next.turns, range), next.n_tokens);
     else if (next.n_of_reply)
         screen_warn(chat->screen, "[the next turn may discard %" PRId64 " tokens of the oldest reply]",
                     next.n_of_reply);
@@ -131,9 +131,9 @@ void report_overflow(Chat *chat, const TranscriptOverflow *overflow) {
     const OverflowEvent *event = &overflow->event;
     char what[160] = "", range[WAY_RANGE_ROOM];
     if (event->n_prompt) report_cut(chat, event->n_prompt);
-    if (event->first_turn)
+    if (overflow->system || event->first_turn)
         snprintf(what, sizeof what, "%s left",
-                 way_range_text((TreeRange){event->first_turn, event->last_turn}, range));
+                 way_range_text(overflow->system, (TreeRange){event->first_turn, event->last_turn}, range));
     for (int i = 0; i < overflow->n_partly; i++)
         if (overflow->partly[i].n_evicted == TREE_REPLY)
             snprintf(what + strlen(what), sizeof what - strlen(what), "%sthe reply of turn %d left",

@@ -32,9 +32,13 @@ static Status add_node(MessageList *list, const TranscriptNode *node, const Tree
 static Status add_all(const Way *way, const int *path, const TreeEvicted *evicted, MessageList *list,
                       Error *error) {
     const char *text = way->system ? way->system : transcript_system(way->transcript);
-    Message system = {.role = CHAT_SYSTEM, .text = text, .size = strlen(text)};
+    const Tree *tree = transcript_tree(way->transcript);
+    Message system = {.role = CHAT_SYSTEM,
+                      .text = text,
+                      .size = strlen(text),
+                      .evicted = !way->system && tree_is_system_evicted(tree, way->index)};
     Status status = system.size ? message_list_add(list, &system, error) : STATUS_OK;
-    int depth = tree_turn(transcript_tree(way->transcript), way->index);
+    int depth = tree_turn(tree, way->index);
     for (int i = 0; i < depth && !status; i++)
         status = add_node(list, transcript_node(way->transcript, path[i]), &evicted[i], error);
     if (!status && way->more) status = add_node(list, way->more, &(TreeEvicted){0}, error);
@@ -102,11 +106,16 @@ Status way_begin(Chat *chat, int parent, int from, Error *error) {
     tree_find_evicted(tree, from, evicted);
     free(chat->reply.evicted);
     chat->reply.evicted = evicted;
+    chat->reply.system_evicted = tree_is_system_evicted(tree, from);
     chat->reply.parent = parent;
     return STATUS_OK;
 }
 
 // ---- from messages to turns -------------------------------------------------------------------------------
+
+bool way_sees_system(const Chat *chat) {
+    return *transcript_system(chat->transcript) && !conversation_message(chat->conversation, 0)->evicted;
+}
 
 // Adds up the spans of the messages that are in the window.
 static void count_tokens(Chat *chat, const ConversationView *view, WayTurn *turns, int n) {
@@ -159,11 +168,14 @@ TreeRange way_oldest(const WayTurn *turns, int n, int skip, int n_messages) {
     return range;
 }
 
-const char *way_range_text(TreeRange range, char *text) {
-    if (range.first == range.last)
-        snprintf(text, WAY_RANGE_ROOM, "turn %d", range.first);
+const char *way_range_text(bool system, TreeRange range, char *text) {
+    const char *before = !system ? "" : range.first ? "the system prompt and " : "the system prompt";
+    if (!range.first)
+        snprintf(text, WAY_RANGE_ROOM, "%s", before);
+    else if (range.first == range.last)
+        snprintf(text, WAY_RANGE_ROOM, "%sturn %d", before, range.first);
     else
-        snprintf(text, WAY_RANGE_ROOM, "turns %d-%d", range.first, range.last);
+        snprintf(text, WAY_RANGE_ROOM, "%sturns %d-%d", before, range.first, range.last);
     return text;
 }
 
@@ -185,6 +197,9 @@ void way_name_turns(Chat *chat, TranscriptOverflow *overflow) {
     // Without memory the engine's own count stays: it is right unless /say was used.
     if (way_turns(chat, chat->reply.parent, NULL, &turns, &ignored)) return;
     event->first_turn = event->last_turn = 0;
+    const bool system_evicted = *transcript_system(chat->transcript) && !way_sees_system(chat);
+    overflow->system = system_evicted && !chat->reply.system_evicted;
+    chat->reply.system_evicted = system_evicted;
     for (int i = 0; i < tree_turn(chat_tree(chat), chat->reply.parent); i++) {
         TreeEvicted now = evicted_of(chat, &turns[i]), before = chat->reply.evicted[i];
         chat->reply.evicted[i] = now;

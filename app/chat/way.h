@@ -10,7 +10,7 @@ typedef struct Way {
     const Transcript *transcript;
     int index;                  // of the node, or TREE_START
     bool go;                    // the head is about to go there
-    const char *system;         // the prompt as it is about to be; NULL: as it is
+    const char *system;         // the prompt as it is about to be, seen; NULL: as it is
     const TranscriptNode *more; // what is about to follow the node; NULL: nothing
 } Way;
 Status way_prepare(const Way *way, MessageList *list, Error *error); // the list is empty after a failure
@@ -29,6 +29,8 @@ Status way_go(Chat *chat, int index, const char *why, Error *error);
 // A reply is about to be made: it belongs to the turn after `parent`, and what is out of the window is so at `from`.
 Status way_begin(Chat *chat, int parent, int from, Error *error);
 
+bool way_sees_system(const Chat *chat); // there is a system prompt, and it is in the window
+
 // A turn of a way, as messages of the conversation.
 typedef struct WayTurn {
     int node;         // of the tree
@@ -43,9 +45,9 @@ typedef struct WayTurn {
 Status way_turns(Chat *chat, int index, const ConversationView *view, WayTurn **turns, Error *error);
 // Which turns [n] `n_messages` in the window belong to, after the `skip` oldest of them and the system prompt.
 TreeRange way_oldest(const WayTurn *turns, int n, int skip, int n_messages);
-// Writes "turn 3" or "turns 1-4" into text [WAY_RANGE_ROOM].
-enum { WAY_RANGE_ROOM = 40 };
-const char *way_range_text(TreeRange range, char *text);
+// Writes "turn 3", "turns 1-4" or "the system prompt and turns 1-4" into text [WAY_RANGE_ROOM]; range.first 0: no turns.
+enum { WAY_RANGE_ROOM = 64 };
+const char *way_range_text(bool system, TreeRange range, char *text);
 
 // The engine counts turns by what the user said; writes instead what was evicted of the turns of the tree since the
 // last call.

@@ -14,7 +14,7 @@ Status window_open(Chat *chat, Window *window, Error *error) {
     Status status = way_turns(chat, tree->head, &view, &window->each, error);
     if (!status) {
         window->used = view.tokens.n;
-        if (*transcript_system(chat->transcript)) window->system = view.spans[0].end - view.spans[0].begin;
+        if (way_sees_system(chat)) window->system = view.spans[0].end - view.spans[0].begin;
         for (int i = 0; i < window->n; i++) {
             window->n_seen += !window->each[i].evicted;
             window->turns += window->each[i].n_tokens;
@@ -30,7 +30,7 @@ void window_close(Window *window) {
 }
 
 bool window_forecast_is_nothing(const WindowForecast *forecast) {
-    return forecast->fits && !forecast->turns.first && !forecast->n_of_reply;
+    return forecast->fits && !forecast->system && !forecast->turns.first && !forecast->n_of_reply;
 }
 
 int64_t window_turns_left(const Window *window, const WindowForecast *next) {
@@ -59,7 +59,9 @@ Status window_foresee(Chat *chat, const Window *window, int64_t n_more, WindowFo
     free(spans);
     *forecast = (WindowForecast){.fits = plan.fits, .n_tokens = plan.n_tokens};
     int first = gone + (plan.first > 1 ? plan.first : 1);
-    if (plan.n_turns) forecast->turns = (TreeRange){first, first + plan.n_turns - 1};
+    const bool beginning = plan.first == 0 && plan.n_turns > 0; // is a turn of the plan
+    forecast->system = beginning && window->system;
+    if (plan.n_turns > beginning) forecast->turns = (TreeRange){first, first + plan.n_turns - 1 - beginning};
     return STATUS_OK;
 }
 
@@ -67,16 +69,18 @@ Status window_forecast(Chat *chat, int64_t n_tokens, WindowForecast *forecast, E
     OverflowPlan plan;
     WayTurn *turns;
     const Tree *tree = chat_tree(chat);
-    int system = *transcript_system(chat->transcript) ? 1 : 0;
+    int system = way_sees_system(chat) ? 1 : 0;
     if (conversation_forecast(chat->conversation, n_tokens, &plan, error) ||
         way_turns(chat, tree->head, NULL, &turns, error))
         return error->status;
-    *forecast =
-        (WindowForecast){.fits = plan.fits,
-                         .turns = way_oldest(turns, tree_depth(tree),
-                                             plan.first > system ? plan.first - system : 0, plan.n_messages),
-                         .n_tokens = plan.n_tokens,
-                         .n_of_reply = plan.n_of_reply};
+    const bool leaves = plan.first < system && plan.n_messages > 0;
+    *forecast = (WindowForecast){.fits = plan.fits,
+                                 .system = leaves,
+                                 .turns = way_oldest(turns, tree_depth(tree),
+                                                     plan.first > system ? plan.first - system : 0,
+                                                     plan.n_messages - leaves),
+                                 .n_tokens = plan.n_tokens,
+                                 .n_of_reply = plan.n_of_reply};
     free(turns);
     return STATUS_OK;
 }

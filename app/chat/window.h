@@ -20,6 +20,7 @@ void window_close(Window *window);
 // What leaves if `n_tokens` are asked now.
 typedef struct WindowForecast {
     bool fits;
+    bool system;        // the system prompt
     TreeRange turns;    // first 0: none
     int64_t n_tokens;   // theirs, and n_of_reply
     int64_t n_of_reply; // by token: tokens of the oldest reply that stays

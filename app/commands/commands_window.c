@@ -52,18 +52,18 @@ static void print_next(Chat *chat, const Window *window, const WindowForecast *n
     char range[WAY_RANGE_ROOM];
     if (window->system >= window->size)
         fputs("next     the next turn does not fit: the system prompt is too long\n", out);
-    else if (next->turns.first)
-        fprintf(out, "next     the next turn discards %s (%" PRId64 " tokens)\n",
-                way_range_text(next->turns, range), next->n_tokens);
+    else if (next->system || next->turns.first)
+        fprintf(out, "next     the next turn may discard %s (%" PRId64 " tokens)\n",
+                way_range_text(next->system, next->turns, range), next->n_tokens);
     else if (next->n_of_reply)
-        fprintf(out, "next     the next turn discards %" PRId64 " tokens of the oldest reply\n",
+        fprintf(out, "next     the next turn may discard %" PRId64 " tokens of the oldest reply\n",
                 next->n_of_reply);
     else if (next->fits)
         fputs("next     nothing leaves with the next turn\n", out);
     else if (chat_settings(chat)->talk.overflow.policy == OVERFLOW_STOP)
         fputs("next     the next turn does not fit: /undo, /forget or /clear make room\n", out);
     else
-        fputs("next     the next turn discards a part of this one's reply\n", out);
+        fputs("next     the next turn may discard a part of this one's reply\n", out);
 }
 
 static int64_t room_in(const Window *window) {
@@ -101,7 +101,8 @@ static void print_context(Chat *chat, const Window *window, const WindowForecast
     int gone = window->n - window->n_seen;
     fprintf(out, "window   %8" PRId64 "  tokens, %.0f%% used\n", window->size,
             100.0 * (double)window->used / (double)window->size);
-    fprintf(out, "system   %8" PRId64 "\n", window->system);
+    fprintf(out, "system   %8" PRId64 "%s\n", window->system,
+            *transcript_system(chat_transcript(chat)) && !way_sees_system(chat) ? "  it has left" : "");
     print_turns(chat, window, out);
     fprintf(out, "turns    %8" PRId64 "  in %d turn%s", window->turns, window->n_seen,
             text_plural(window->n_seen));
@@ -161,21 +162,23 @@ static Status preview(Chat *chat, Error *error) {
     Status status = window_forecast(chat, WINDOW_NEXT_TURN, &next, error);
     const int64_t n_more = status ? 0 : window_turns_left(&window, &next);
     if (!status) status = window_foresee(chat, &window, n_more, &later, error);
-    if (!status && next.turns.first)
+    if (!status && (next.system || next.turns.first))
         screen_say(chat_screen(chat),
-                   "with the next turn, %s will leave (%" PRId64 " tokens) and %" PRId64 " tokens stay",
-                   way_range_text(next.turns, range), next.n_tokens, window.used - next.n_tokens);
+                   "with the next turn, %s may leave (%" PRId64 " tokens) and %" PRId64 " tokens stay",
+                   way_range_text(next.system, next.turns, range), next.n_tokens,
+                   window.used - next.n_tokens);
     else if (!status && next.n_of_reply)
-        screen_say(chat_screen(chat), "with the next turn, %" PRId64 " tokens of the oldest reply will leave",
+        screen_say(chat_screen(chat), "with the next turn, %" PRId64 " tokens of the oldest reply may leave",
                    next.n_of_reply);
     else if (!status && !next.fits)
         screen_say(chat_screen(chat), "the next turn does not fit: it will be refused");
-    else if (!status && later.turns.first)
+    else if (!status && (later.system || later.turns.first))
         screen_say(chat_screen(chat),
                    "nothing leaves with the next turn; after about %" PRId64
                    " turn%s of the size so far, %s will leave "
                    "(%" PRId64 " tokens)",
-                   n_more, text_plural(n_more), way_range_text(later.turns, range), later.n_tokens);
+                   n_more, text_plural(n_more), way_range_text(later.system, later.turns, range),
+                   later.n_tokens);
     else if (!status && chat_settings(chat)->talk.overflow.policy == OVERFLOW_STOP)
         screen_say(chat_screen(chat),
                    "nothing leaves; after about %" PRId64 " turn%s of the size so far, turns are refused",
@@ -233,7 +236,7 @@ Status commands_window_forget(Chat *chat, const char *argument, Error *error) {
     if (!status) {
         report_again(chat);
         screen_notice(chat_screen(chat), "[%s left (%" PRId64 " tokens), %" PRId64 " stay]",
-                      way_range_text(turns, range), tokens, window.used - tokens);
+                      way_range_text(false, turns, range), tokens, window.used - tokens);
         chat_record_sync(chat);
     }
     window_close(&window);

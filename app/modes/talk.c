@@ -14,8 +14,10 @@ static Status set_system(Chat *chat, Error *error) {
     Status status = argument_read_system("--system", chat_options(chat)->system,
                                          chat_settings(chat)->ui.encoding, &system, error);
     if (status) return status;
-    status = transcript_set_system(chat_transcript(chat), system, error);
-    if (!status) status = conversation_set_system(chat_conversation(chat), system, error);
+    // The same again is no other one: what has left the window comes back by /system alone.
+    const bool other = !status && strcmp(system, transcript_system(chat_transcript(chat)));
+    if (other) status = transcript_set_system(chat_transcript(chat), system, error);
+    if (other && !status) status = conversation_set_system(chat_conversation(chat), system, error);
     free(system);
     return status;
 }

@@ -155,7 +155,7 @@ static Status take_part(const json_t *part, TreeEviction *eviction, Error *error
 
 Status fields_evictions(const json_t *record, TreeEviction **evictions, int *n, Error *error) {
     const json_t *events = json_object_get(record, "overflow");
-    size_t room = json_array_size(events), i, k;
+    size_t room = 2 * json_array_size(events), i, k;
     json_t *event, *part;
     json_array_foreach(events, i, event) room += json_array_size(json_object_get(event, "partly"));
     *n = 0;
@@ -165,6 +165,8 @@ Status fields_evictions(const json_t *record, TreeEviction **evictions, int *n, 
     json_array_foreach(events, i, event) {
         if (!status) status = fields_range(event, &(*evictions)[*n].turns, error);
         *n += !status && (*evictions)[*n].turns.first > 0;
+        if (!status && json_is_true(json_object_get(event, "system")))
+            (*evictions)[(*n)++] = (TreeEviction){.turns = {0, 0}};
         json_array_foreach(json_object_get(event, "partly"), k, part) if (!status) {
             status = take_part(part, &(*evictions)[*n], error);
             ++*n;

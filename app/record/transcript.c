@@ -213,6 +213,7 @@ static json_t *overflow_to_json(const TranscriptOverflow *overflow, int n) {
                       (json_int_t)e->n_of_reply, "seconds", e->seconds);
         bool ok = event && (!overflow[i].n_partly ||
                             !json_object_set_new(event, "partly", partly_to_json(&overflow[i])));
+        if (ok && overflow[i].system) ok = !json_object_set_new(event, "system", json_true());
         if (ok && e->n_prompt) ok = !json_object_set_new(event, "prompt", json_integer(e->n_prompt));
         if (ok && overflow[i].times > 1)
             ok = !json_object_set_new(event, "times", json_integer(overflow[i].times));
@@ -309,7 +310,8 @@ Status transcript_forget(Transcript *transcript, TreeRange turns, int64_t tokens
 
 Status transcript_set_system(Transcript *transcript, const char *text, Error *error) {
     if (!text) text = "";
-    if (!strcmp(transcript_system(transcript), text)) return STATUS_OK;
+    const bool there = !tree_is_system_evicted(&transcript->tree, transcript->tree.head);
+    if (there && !strcmp(transcript_system(transcript), text)) return STATUS_OK;
     return append_record(transcript, json_pack("{s:s, s:s}", "record", "system", "text", text), error);
 }
 

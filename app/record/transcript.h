@@ -23,8 +23,9 @@
 // A reply is: reply (text), ids (tokens, where they were sampled), gone (how many of the first were
 // evicted), left_out [from, to] (bytes of the user's text that were not read, since it was too long), seed and position
 // (of its first random number), next (position of the next turn's), interrupted, finish, tokens {cached, read, reply,
-// used, size}, seconds {first, decode}, overflow [{first, last, discarded, kept, evaluated, inside, cut, prompt,
-// seconds, times (small ones that it stands for), partly: [{turn, gone: tokens of its reply, all without}]}].
+// used, size}, seconds {first, decode}, overflow [{first, last, system (its prompt left, too), discarded, kept, evaluated,
+// inside, cut, prompt, seconds, times (small ones that it stands for), partly: [{turn, gone: tokens of its reply, all
+// without}]}].
 #ifndef PALAVER_APP_TRANSCRIPT_H
 #define PALAVER_APP_TRANSCRIPT_H
 
@@ -57,6 +58,7 @@ typedef struct TranscriptHeader {
 // Room was made: turns are those of the tree.
 typedef struct TranscriptOverflow {
     OverflowEvent event;
+    bool system;            // the system prompt was evicted
     TreeEviction partly[2]; // [n_partly] turns evicted in part: at both ends of those that are whole
     int n_partly;
     int64_t times; // small ones in one reply that this stands for, added up; 0 or 1: it is one
@@ -133,7 +135,8 @@ void transcript_drop_ids(Transcript *transcript, int index);
 Status transcript_set_head(Transcript *transcript, int index, const char *why, Error *error);
 // Turns of the way to the head, `tokens` in all, are forgotten.
 Status transcript_forget(Transcript *transcript, TreeRange turns, int64_t tokens, Error *error);
-// These two append nothing if nothing changes.
+// These two append nothing if nothing changes. A system prompt that was evicted on the way to the head changes: it is
+// there again.
 Status transcript_set_system(Transcript *transcript, const char *text, Error *error);
 Status transcript_set_settings(Transcript *transcript, const TranscriptSetting *settings, int n,
                                Error *error);

@@ -184,6 +184,7 @@ static Status take_system(Transcript *transcript, const json_t *record, Error *e
     if (fields_text(record, "text", NULL, &text, NULL, error)) return error->status;
     free(transcript->system);
     transcript->system = text;
+    tree_renew_system(&transcript->tree);
     return STATUS_OK;
 }
 

@@ -37,6 +37,8 @@ Status tree_evict(Tree *tree, int index, const TreeEviction *evictions, int n, E
         return error_set(error, STATUS_MEMORY, "out of memory");
     memcpy(node->evictions + node->n_evictions, evictions, (size_t)n * sizeof *evictions);
     node->n_evictions += n;
+    for (int i = 0; i < n; i++)
+        if (evictions[i].turns.first == 0 && evictions[i].n_evicted == 0) node->without_system = true;
     return STATUS_OK;
 }
 
@@ -108,6 +110,15 @@ void tree_find_evicted(const Tree *tree, int index, TreeEvicted *evicted) {
 
 void tree_find_evicted_after(const Tree *tree, int index, TreeEvicted *evicted) {
     find_evicted(tree, index, index != TREE_START && tree->nodes[index].forgotten, evicted);
+}
+
+bool tree_is_system_evicted(const Tree *tree, int index) {
+    while (index != TREE_START && !tree->nodes[index].without_system) index = tree->nodes[index].parent;
+    return index != TREE_START;
+}
+
+void tree_renew_system(Tree *tree) {
+    for (int i = 0; i < tree->n; i++) tree->nodes[i].without_system = false;
 }
 
 int tree_turn(const Tree *tree, int index) {

@@ -6,8 +6,9 @@
 // follows. Nodes are never removed.
 //
 // What was evicted from the context window belongs to the way: turns that were while turn 9.1 was answered are so
-// for 9.1 and all that follows it, but at 8.1 they are seen, as they were then. What was forgotten by hand stays
-// forgotten on every way, until the head goes back to one of the forgotten turns.
+// for 9.1 and all that follows it, but at 8.1 they are seen, as they were then. So is the system prompt, which is turn 0
+// of every way, until there is another. What was forgotten by hand stays forgotten on every way, until the head goes back
+// to one of the forgotten turns.
 #ifndef PALAVER_APP_TREE_H
 #define PALAVER_APP_TREE_H
 
@@ -28,7 +29,7 @@ typedef struct TreeRange {
     int first, last; // turns, both included
 } TreeRange;
 
-// What was evicted: turns, or something of theirs.
+// What was evicted: turns, or something of theirs; from turn 0 on: the system prompt with them.
 typedef struct TreeEviction {
     TreeRange turns;
     int64_t n_evicted; // 0: all; > 0: the first tokens of their reply, so many in all; TREE_REPLY: the reply
@@ -45,6 +46,7 @@ typedef struct TreeNode {
     int parent;        // index of an older node, or TREE_START
     int next;          // the child by which the head last went on; TREE_NONE: none yet
     bool forgotten;
+    bool without_system;     // the system prompt was evicted while this one was answered
     TreeEviction *evictions; // [n_evictions] what of its way was evicted while this one was answered, owned
     int n_evictions;
     size_t evictions_capacity;
@@ -76,6 +78,8 @@ void tree_forget(Tree *tree, int index, TreeRange range);
 void tree_find_evicted(const Tree *tree, int index, TreeEvicted *evicted);
 // The same as it will be after tree_go(index).
 void tree_find_evicted_after(const Tree *tree, int index, TreeEvicted *evicted);
+bool tree_is_system_evicted(const Tree *tree, int index); // on the way to it
+void tree_renew_system(Tree *tree);                       // there is another: it is seen everywhere
 
 int tree_turn(const Tree *tree, int index); // 0 for TREE_START
 int tree_depth(const Tree *tree);           // turns from the beginning to the head

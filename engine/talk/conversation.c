@@ -70,22 +70,16 @@ Status conversation_append(Conversation *c, const Message *message, Error *error
     return message_list_insert(&c->list, c->n, message, error);
 }
 
-static Status replace(Conversation *c, int index, const char *text, Error *error) {
-    Message changed = {.role = c->messages[index].role, .text = text, .size = strlen(text)}, copy;
-    changed.evicted = c->messages[index].evicted;
-    Status status = message_copy(&changed, &copy, error);
-    if (status) return status;
-    message_free(&c->messages[index]);
-    c->messages[index] = copy;
-    return STATUS_OK;
-}
-
 Status conversation_set_system(Conversation *c, const char *text, Error *error) {
     bool has = c->n > 0 && c->messages[0].role == CHAT_SYSTEM;
     if (text && *text) {
-        if (has) return replace(c, 0, text, error);
-        return message_list_insert(
-            &c->list, 0, &(Message){.role = CHAT_SYSTEM, .text = text, .size = strlen(text)}, error);
+        const Message system = {.role = CHAT_SYSTEM, .text = text, .size = strlen(text)};
+        Message copy;
+        if (!has) return message_list_insert(&c->list, 0, &system, error);
+        if (message_copy(&system, &copy, error)) return error->status;
+        message_free(&c->messages[0]);
+        c->messages[0] = copy;
+        return STATUS_OK;
     }
     if (!has) return STATUS_OK;
     message_free(&c->messages[0]);

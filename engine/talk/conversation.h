@@ -81,7 +81,8 @@ int conversation_length(const Conversation *conversation);
 const Message *conversation_message(const Conversation *conversation, int index);
 // Appends a message (text is copied). Nothing is evaluated. With ids (may be NULL) as in Message.
 Status conversation_append(Conversation *conversation, const Message *message, Error *error);
-// Sets, replaces or (NULL or "") removes the system message at the front.
+// Sets, replaces or (NULL or "") removes the system message at the front. One that was evicted makes room for one that
+// is not.
 Status conversation_set_system(Conversation *conversation, const char *text, Error *error);
 // Drops every message from `length` on.
 void conversation_truncate(Conversation *conversation, int length);

@@ -41,6 +41,8 @@ static void test_verify_finds_all_as_it_was(void **state) {
                 STORY STORY STORY "/undo\n" STORY, "[3 replies sampled again, 90 tokens: all as they were]");
     expect_same("--max-tokens=30|--ignore-eos|--context=128|--keep=5", STORY STORY STORY STORY,
                 "[4 replies sampled again, 120 tokens: all as they were]");
+    expect_same("--max-tokens=30|--ignore-eos|--context=128|--keep=0|--system=Be brief.",
+                STORY STORY STORY STORY, "[4 replies sampled again, 120 tokens: all as they were]");
     expect_same("--max-tokens=150|--ignore-eos|--context=96", "One\n/continue\nTwo\n",
                 "[3 replies sampled again, 450");
 }

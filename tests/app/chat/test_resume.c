@@ -111,6 +111,34 @@ static void test_resume_is_exact_where_parts_left(void **state) {
                              first, second, "[context full: turn 2 left");
 }
 
+// Where nothing is kept the system prompt leaves, too: /undo, /edit and --resume do not bring it back, another one comes.
+static void test_a_system_prompt_that_left(void **state) {
+    (void)state;
+    static const char talk[] =
+        "/system Talk of ships, at length.\nTell me a story.\nAnd a king.\nAnd a fox.\n";
+    static const char flags[] = "--seed=3|--max-tokens=30|--ignore-eos|--threads=1|--context=128|--keep=0";
+    expect_same_when_resumed(flags, talk, "More?\n/retry 5\nWho?\n/view\n",
+                             "[context full: the system prompt and turn");
+    char input[400];
+    snprintf(input, sizeof input, "%sWell?\n/undo\nMore?\n/undo\n/say user So.\n/view\n/context\n", talk);
+    Run run;
+    program_run(&run, BABBLER "|--temperature=0|--max-tokens=30|--ignore-eos|--context=128|--keep=0", input);
+    expect_status(&run, 0);
+    expect_err(&run, "the system prompt and turn");
+    expect_err(&run, "So.");
+    expect_no_err(&run, "ships");
+    expect_err(&run, "system          0  it has left");
+    program_free(&run);
+    program_run(&run, "--resume|--max-tokens=1|--system=Talk of ships, at length.",
+                "/view\n/system Talk of ships, at length.\n/view\n");
+    expect_status(&run, 0);
+    assert_int_equal(program_count(run.err, "[system] Talk of ships"), 1);
+    program_free(&run);
+    program_run(&run, "--resume|--max-tokens=1|--system=Be odd.", "/view\n");
+    expect_err(&run, "[system] Be odd.");
+    program_free(&run);
+}
+
 static void test_resume_without_saving_only_reads(void **state) {
     (void)state;
     Run run;
@@ -325,6 +353,7 @@ int main(int argc, char **argv) {
         WITH_HOME(test_resume_is_exact_after_changes),
         WITH_HOME(test_resume_is_exact_within_long_replies),
         WITH_HOME(test_resume_is_exact_where_parts_left),
+        WITH_HOME(test_a_system_prompt_that_left),
         WITH_HOME(test_resume_without_saving_only_reads),
         WITH_HOME(test_resume_with_another_template_reads_text),
         WITH_HOME(test_resume_without_the_model),

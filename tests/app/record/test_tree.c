@@ -172,6 +172,26 @@ static void test_parts_of_a_turn(void **state) {
     tree_free(&tree);
 }
 
+// The system prompt is turn 0 of every way: out of the window where it was, there again where another takes its place.
+static void test_the_system_prompt_leaves(void **state) {
+    (void)state;
+    Tree tree;
+    tree_init(&tree);
+    add(&tree, TREE_START);
+    add(&tree, 0);
+    add_left(&tree, 1, (TreeEviction[]){{{1, 1}, 0}, {{0, 0}, 0}}, 2); // 2: 3.1
+    add(&tree, 2);
+    add(&tree, 1);                                              // 4: 3.2, from before
+    add_left(&tree, 4, &(TreeEviction){{0, 0}, TREE_REPLY}, 1); // 5: it has no reply
+    const bool left[] = {false, false, true, true, false, false};
+    for (int i = 0; i < tree.n; i++) assert_int_equal(tree_is_system_evicted(&tree, i), left[i]);
+    assert_false(tree_is_system_evicted(&tree, TREE_START));
+    tree_renew_system(&tree);
+    for (int i = 0; i < tree.n; i++) assert_false(tree_is_system_evicted(&tree, i));
+    expect_left(&tree, 3, "-+++");
+    tree_free(&tree);
+}
+
 static void test_ranges_out_of_the_way_are_harmless(void **state) {
     (void)state;
     Tree tree;
@@ -230,6 +250,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_redo_takes_the_way_gone_last),
         cmocka_unit_test(test_what_left_belongs_to_the_way),
         cmocka_unit_test(test_parts_of_a_turn),
+        cmocka_unit_test(test_the_system_prompt_leaves),
         cmocka_unit_test(test_ranges_out_of_the_way_are_harmless),
         cmocka_unit_test(test_forgotten_on_every_way_until_one_goes_back),
         cmocka_unit_test(test_a_long_way),
