@@ -176,8 +176,17 @@ static Status make_settings(Jsonl *j, JsonlLine *line, const Settings *from) {
     return STATUS_OK;
 }
 
+// Lines of one seed, the program's, each have a stream of random numbers of their own, by their place. A line that names
+// its own seed has that seed's first, as a chat has: it is answered alike wherever it stands.
+static void set_numbers(const Jsonl *j, JsonlLine *line, const Settings *from) {
+    const int64_t seed = from->sampling.seed;
+    const bool own = line->settings && seed != SETTINGS_SEED_RANDOM &&
+                     config_origin_layer(&from->config, settings_key("sampling.seed")) == CONFIG_SESSION;
+    line->item.settings.seed = seed == SETTINGS_SEED_RANDOM ? j->seed : (uint64_t)seed;
+    line->item.settings.stream = own ? 0 : (uint64_t)line->number;
+}
+
 static Status give(Jsonl *j, JsonlLine *line, Error *error) {
-    ConversationSettings *settings = &line->item.settings;
     const Settings *from = line->settings ? line->settings : j->settings;
     Status status = line->error.status;
     tell_id(j, line);
@@ -187,8 +196,7 @@ static Status give(Jsonl *j, JsonlLine *line, Error *error) {
         return deliver(j, line, error);
     }
     tell_model(j, line);
-    settings->seed = from->sampling.seed == SETTINGS_SEED_RANDOM ? j->seed : (uint64_t)from->sampling.seed;
-    settings->stream = (uint64_t)line->number;
+    set_numbers(j, line, from);
     if (line->complete) return deliver(j, line, error);
     j->given[j->n_given++] = line;
     scheduler_give(j->scheduler, &line->item);

@@ -8,7 +8,8 @@
 // with one id are all answered; that there are such is told once.
 // `response_format` is OpenAI's: {"type": "text"}, {"type": "json_object"}, or {"type": "json_schema", "json_schema":
 // {"schema": {…}}}: what this line's replies fit.
-// `sampling` holds keys of the settings' section [sampling] for this conversation. `model` and `branch` are what
+// `sampling` holds keys of the settings' section [sampling] for this conversation; with a `seed` of its own a line is
+// answered alike wherever it stands. `model` and `branch` are what
 // /export says of a conversation; nothing follows from them.
 #ifndef PALAVER_APP_JSONL_LINE_H
 #define PALAVER_APP_JSONL_LINE_H
@@ -21,12 +22,12 @@
 typedef struct JsonlLine {
     SchedulerItem item; // messages and turns; its settings are whoever's who gives it
     long long line;     // of the input, from 1
-    long long number;  // of the lines that are not blank, from 0: the conversation's stream of random numbers
-    bool complete;     // there is nothing to answer
-    const char *model; // that it says it was with; NULL: it says nothing
-    json_t *id;        // of any type where the line is wrong; NULL: there is none, or it could not be read
-    char *long_id;     // its digits instead, where these are a number beyond 64 bits; else NULL
-    json_t *json;      // the whole object, which texts point into; NULL: it could not be read
+    long long number; // of the lines that are not blank, from 0: its stream of random numbers, without a seed
+    bool complete;    // there is nothing to answer
+    const char *model;  // that it says it was with; NULL: it says nothing
+    json_t *id;         // of any type where the line is wrong; NULL: there is none, or it could not be read
+    char *long_id;      // its digits instead, where these are a number beyond 64 bits; else NULL
+    json_t *json;       // the whole object, which texts point into; NULL: it could not be read
     const char **turns; // [item.n_turns]
     Message *messages;  // [item.n_messages]
     Settings *settings; // with `sampling`; NULL: there is none

@@ -5,6 +5,7 @@
 
 #include <jansson.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define JSONL BABBLER "|--device|cpu|--context|256|--seed|7|--max-tokens|12|--jsonl"
@@ -49,6 +50,52 @@ static void answers_have_their_form(void **state) {
     program_free(&run);
     program_shell(&run, "ls -d $XDG_STATE_HOME/palaver/conversations/*"); // it keeps no journal
     assert_int_equal(run.out_size, 0);
+    program_free(&run);
+}
+
+// The reply of the line that asks with a seed of its own, among others.
+static char *seeded_reply(const char *arguments, const char *before, const char *after) {
+    static const char own[] =
+        "{\"id\": \"own\", \"turns\": [\"one\", \"two\"], \"sampling\": {\"seed\": 11}}\n";
+    char input[1000];
+    Run run;
+    snprintf(input, sizeof input, "%s%s%s", before, own, after);
+    program_run(&run, arguments, input);
+    expect_status(&run, 0);
+    Answers a = answers_of(&run);
+    char *said = NULL;
+    for (int i = 0; i < a.n; i++) {
+        const json_t *id = json_object_get(a.each[i], "id");
+        if (!json_is_string(id)) continue;
+        assert_int_equal(json_integer_value(json_object_get(a.each[i], "seed")), 11);
+        said = json_dumps(json_object_get(a.each[i], "messages"), JSON_COMPACT);
+    }
+    assert_non_null(said);
+    answers_free(&a);
+    program_free(&run);
+    return said;
+}
+
+// A line's own seed is all that its numbers come from: not its place, nor its neighbours, nor the program's seed.
+static void a_seed_of_its_own(void **state) {
+    (void)state;
+    static const char other[] = "{\"turns\": [\"Hello there.\"]}\n{\"turns\": [\"More?\"]}\n";
+    char *first = seeded_reply(JSONL, "", other);
+    static const struct {
+        const char *arguments, *before, *after;
+    } ELSEWHERE[] = {{JSONL, other, ""},
+                     {JSONL "|--parallel|1", other, other},
+                     {BABBLER "|--context|256|--max-tokens|12|--jsonl", other, ""}};
+    for (size_t i = 0; i < sizeof ELSEWHERE / sizeof *ELSEWHERE; i++) {
+        char *there = seeded_reply(ELSEWHERE[i].arguments, ELSEWHERE[i].before, ELSEWHERE[i].after);
+        assert_string_equal(there, first);
+        free(there);
+    }
+    free(first);
+    Run run = program_script(JSONL "|--ordered", "{\"turns\": [\"one\"]}\n{\"turns\": [\"one\"]}\n");
+    Answers a = answers_of(&run); // those without have the program's, and their place
+    assert_false(json_equal(json_object_get(a.each[0], "messages"), json_object_get(a.each[1], "messages")));
+    answers_free(&a);
     program_free(&run);
 }
 
@@ -299,10 +346,15 @@ static void answers_are_harmless(void **state) {
 
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        test(answers_have_their_form),    test(wrong_lines_are_told),
-        test(wrong_lines_keep_their_id),  test(wrong_lines_are_quoted_in_short),
-        test(other_forms_of_messages),    test(answers_are_harmless),
-        test(ids_are_given_back_exactly), test(an_id_that_comes_twice_is_told),
+        test(answers_have_their_form),
+        test(a_seed_of_its_own),
+        test(wrong_lines_are_told),
+        test(wrong_lines_keep_their_id),
+        test(wrong_lines_are_quoted_in_short),
+        test(other_forms_of_messages),
+        test(answers_are_harmless),
+        test(ids_are_given_back_exactly),
+        test(an_id_that_comes_twice_is_told),
     };
     return test_main("jsonl_lines", argc, argv, tests);
 }
