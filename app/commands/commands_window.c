@@ -137,18 +137,32 @@ static void print_policy(Chat *chat) {
     const OverflowSettings *overflow = &chat_settings(chat)->talk.overflow;
     char policy[64], discard[64] = "";
     config_print_value(&chat_settings(chat)->config, settings_key("overflow"), policy, sizeof policy);
-    screen_say(chat_screen(chat), "policy   %s", policy);
+    const char *why = engine_cannot_shift(chat_engine(chat));
+    const bool shifts = overflow->policy == OVERFLOW_SHIFT || overflow->policy == OVERFLOW_SHIFT_INPLACE;
+    if (why && shifts)
+        screen_say(
+            chat_screen(chat),
+            "policy   \"reevaluate\", not %s: this model cannot be shifted, %s; what stays is read again",
+            policy, why);
+    else
+        screen_say(chat_screen(chat), "policy   %s", policy);
     if (overflow->policy == OVERFLOW_STOP) {
         screen_say(chat_screen(chat),
                    "         what does not fit is refused; replies end where the context does");
         return;
     }
     if (overflow->discard >= 1)
-        snprintf(discard, sizeof discard, ", and at least %.0f", overflow->discard);
+        snprintf(discard, sizeof discard, "at least %.0f", overflow->discard);
     else if (overflow->discard > 0)
-        snprintf(discard, sizeof discard, ", and at least %.0f%% of what may leave", 100 * overflow->discard);
-    screen_say(chat_screen(chat), "leaves   the oldest turns, until %.0f tokens are used (low_water %g)%s",
-               overflow->low_water * engine_context_size(chat_engine(chat)), overflow->low_water, discard);
+        snprintf(discard, sizeof discard, "at least %.0f%% of what may leave", 100 * overflow->discard);
+    if (overflow->by_token)
+        screen_say(chat_screen(chat), "leaves   the oldest tokens, %s",
+                   *discard ? discard : "half of what may leave");
+    else
+        screen_say(chat_screen(chat),
+                   "leaves   the oldest turns, until %.0f tokens are used (low_water %g)%s%s",
+                   overflow->low_water * engine_context_size(chat_engine(chat)), overflow->low_water,
+                   *discard ? ", and " : "", discard);
     screen_say(chat_screen(chat), "reserve  %" PRId64 " tokens are kept free for a reply",
                conversation_reserve(chat_conversation(chat)));
 }

@@ -104,6 +104,9 @@ static void test_overflow_command(void **state) {
     expect_shown("/overflow\n", "policy   \"reevaluate\"");
     expect_shown("/overflow\n", "leaves   the oldest turns, until 512 tokens are used");
     expect_shown("/set discard 100\n/overflow\n", "and at least 100\n");
+    expect_shown("/set by token\n/overflow\n",
+                 "leaves   the oldest tokens, at least 50% of what may leave\n");
+    expect_shown("/overflow shift\n/overflow\n", "policy   \"shift\"\n");
     expect_shown("/overflow stop\n/overflow\n", "what does not fit is refused");
     expect_shown("/overflow stop\n/set overflow\n", "context.overflow = \"stop\"");
     expect_refusal("/overflow shfit\n", "allowed is");
@@ -175,15 +178,16 @@ static void test_a_model_that_cannot_be_shifted(void **state) {
         arguments, sizeof arguments,
         "%s/dynamic|--seed=1|--max-tokens=20|--ignore-eos|--threads=1|--stats|--context=200|--overflow=shift",
         (char *)*state);
-    run = program_script(arguments, "Hello there.\n" STORY STORY STORY STORY "/replay verify\n");
+    run = program_script(arguments, "Hello there.\n" STORY STORY STORY STORY "/replay verify\n/overflow\n");
     expect_err(&run,
                "[this model cannot be shifted, its rotary frequencies go by the length of the text: when the "
                "context is full, the rest is read again]\n");
-    assert_int_equal(program_count(run.err, "cannot be shifted"), 1);
+    assert_int_equal(program_count(run.err, "[this model cannot be shifted"), 1);
     expect_err(&run, "[turn 2: 0 cached + 67 read -> ");  // 67 tokens are more than 64
     expect_err(&run, "[turn 4: 0 cached + 169 read -> "); // of another length than the turn before
     expect_err(&run, "[context full: turns 1-3 left (140 tokens), 0 kept, 48 re-evaluated, ");
     expect_err(&run, "[5 replies sampled again, 100 tokens: all as they were]");
+    expect_err(&run, "policy   \"reevaluate\", not \"shift\": this model cannot be shifted, its rotary ");
     program_free(&run);
     snprintf(command, sizeof command, "%s/dynamic|--threads=1|--context=64|--overflow=shift", (char *)*state);
     run = program_script(command, STORY);
