@@ -148,8 +148,8 @@ const struct json_t *checkpoint_generation_config(const Checkpoint *checkpoint);
 
 // ---- of either kind ---------------------------------------------------------------------------------------
 
-// The model's own chat template (Jinja), from chat_template.jinja, tokenizer_config.json (a string, or a list
-// of {name, template}, of which "default" is taken, else the first) or GGUF's tokenizer.chat_template. *text
+// The model's own chat template (Jinja), from chat_template.jinja, tokenizer_config.json (a string, a list
+// of {name, template}, of which "default" is taken, else the first, or {"default": …}) or GGUF's tokenizer.chat_template. *text
 // is malloc'ed and NUL-terminated, the caller's to free; NULL if the model has none.
 Status checkpoint_chat_template(const Checkpoint *checkpoint, char **text, Error *error);
 

@@ -1,7 +1,9 @@
 // The chat template that comes with a model, wherever its makers put it.
 #include "engine/files/checkpoint_internal.h"
+#include "kernels/base/text/json.h"
 #include "kernels/base/text/utf8.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -41,10 +43,11 @@ static Status template_from_file(const Checkpoint *checkpoint, char **text, Erro
     return status;
 }
 
-// A string, or a list of named templates of which "default" is for chats.
+// A string, or named templates of which "default" is for chats: in a list, or an object.
 static const json_t *pick_template(const json_t *value) {
-    const json_t *first = NULL;
+    const json_t *first = NULL, *named = json_object_get(value, "default");
     if (json_is_string(value)) return value;
+    if (json_is_string(named)) return named;
     for (size_t i = 0; i < json_array_size(value); i++) {
         const json_t *entry = json_array_get(value, i), *text = json_object_get(entry, "template");
         const char *name = json_string_value(json_object_get(entry, "name"));
@@ -59,10 +62,13 @@ static Status template_from_json(const Checkpoint *checkpoint, const char *name,
     json_t *config;
     Status status = checkpoint_folder_json(checkpoint, name, &config, error);
     if (status) return status;
+    static const JsonTyped TYPED = {"chat_template", JSON_A_STRING | JSON_A_LIST | JSON_AN_OBJECT};
     const json_t *found = pick_template(json_object_get(config, "chat_template"));
-    if (found) {
+    char what[512];
+    snprintf(what, sizeof what, "%.400s/%s", checkpoint->path, name);
+    status = json_check_type(config, what, &TYPED, error);
+    if (!status && found)
         status = copy_text(checkpoint, json_string_value(found), json_string_length(found), text, error);
-    }
     json_decref(config);
     return status;
 }

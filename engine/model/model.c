@@ -1,6 +1,7 @@
 // A model described by values: opening, memory arithmetic.
 #include "engine/model/model_internal.h"
 #include "engine/model/config/param.h"
+#include "engine/model/config/types.h"
 #include "engine/model/config/unread.h"
 
 #include <stdio.h>
@@ -10,7 +11,8 @@
 // ---- opening -------------------------------------------------------------------------------------------
 
 Status model_read_params(Model *model, ParamSource *source, Error *error) {
-    Status status = model_find_architecture(source, error);
+    Status status = types_check(source, error);
+    if (!status) status = model_find_architecture(source, error);
     if (status) return status;
     snprintf(model->architecture, sizeof model->architecture, "%s", source->architecture->name);
     status =

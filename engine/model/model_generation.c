@@ -127,7 +127,9 @@ static void name_unfollowed(Model *model, const json_t *generation) {
 Status model_read_generation(Model *model, const ParamSource *source, Error *error) {
     Status status = read_ids(model, source, error);
     name_unfollowed(model, source->generation);
-    const json_t *sample = json_object_get(source->generation, "do_sample");
+    static const JsonTyped SAMPLE = {"do_sample", JSON_A_FLAG};
+    const json_t *sample = json_object_get(source->generation, SAMPLE.key);
+    if (!status) status = json_check_type(source->generation, "generation_config.json", &SAMPLE, error);
     for (size_t i = 0; i < MODEL_N_GENERATION; i++) {
         const Key *key = &RECOMMENDED[i].key;
         double value = NAN;

@@ -304,11 +304,33 @@ static Status folder_load(Tokenizer **tokenizer, const char *folder, const json_
                      SOURCES[1], SOURCES[2], SOURCES[3], SOURCES[4]);
 }
 
+// What would be taken for silence. A null is one: "legacy" has it in many files.
+static Status check_config(const char *folder, const json_t *config, Error *error) {
+    static const JsonTyped TYPED[] = {
+        {"add_bos_token", JSON_A_FLAG},
+        {"add_prefix_space", JSON_A_FLAG},
+        {"legacy", JSON_A_FLAG},
+        {"bos_token", JSON_A_STRING | JSON_AN_OBJECT},
+        {"eos_token", JSON_A_STRING | JSON_AN_OBJECT},
+        {"unk_token", JSON_A_STRING | JSON_AN_OBJECT},
+        {"pad_token", JSON_A_STRING | JSON_AN_OBJECT},
+        {"added_tokens_decoder", JSON_AN_OBJECT},
+        {"num_image_tokens", JSON_AN_INTEGER},
+    };
+    char what[512];
+    snprintf(what, sizeof what, "%.400s/tokenizer_config.json", folder);
+    Status status = STATUS_OK;
+    for (size_t i = 0; i < sizeof TYPED / sizeof *TYPED && !status; i++)
+        status = json_check_type(config, what, &TYPED[i], error);
+    return status;
+}
+
 Status tokenizer_open_folder(const char *folder, Tokenizer **out, Error *error) {
     *out = NULL;
     Tokenizer *tokenizer = NULL;
     json_t *config = NULL;
     Status status = read_json(folder, "tokenizer_config.json", &config, NULL, error);
+    if (!status) status = check_config(folder, config, error);
     if (!status) status = tokenizer_new(&tokenizer, error);
     if (!status) status = folder_load(&tokenizer, folder, config, error);
     if (!status) status = read_special(tokenizer, folder, config, error);

@@ -2,6 +2,7 @@
 #include "engine/model/config/rope_spec.h"
 #include "engine/model/config/param.h"
 #include "engine/model/config/unread.h"
+#include "kernels/base/text/text.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -171,7 +172,7 @@ static Status spec_from_config(RopeSpec *spec, const ParamSource *source, Error 
     json_object_foreach((json_t *)object, key, value) {
         if (json_is_null(value) && is_key_of(key, NEVER_NULL))
             return param_refuse_null(source, name, key, error);
-        if (!json_is_object(value)) continue;
+        if (!json_is_object(value) || !text_has_suffix(key, "_attention")) continue;
         return error_set(error, STATUS_UNSUPPORTED, "%s differ by kind of layer, which palaver cannot do",
                          what);
     }

@@ -26,9 +26,10 @@ static Status find_scheme(Model *model, const RopeSpec *spec, const ParamSource 
         model->rope_scaling = SCHEMES[i].scaling;
         return STATUS_OK;
     }
-    return error_set(error, STATUS_UNSUPPORTED,
-                     "%s: rope scaling \"%s\"; palaver knows linear, llama3, yarn, dynamic and longrope",
-                     source->path, spec->type);
+    return error_set(
+        error, STATUS_UNSUPPORTED,
+        "%s: rope scaling of the type \"%s\"; palaver knows linear, llama3, yarn, dynamic and longrope",
+        source->path, spec->type);
 }
 
 // Two magnitudes would have to change in the middle of a text. NULL: they are one.
@@ -43,7 +44,7 @@ static const char *check_mscales(const RopeSpec *spec) {
 // Every number the formulas will meet: positive, finite, in an order that leaves no division by zero.
 static Status check_spec(RopeSpec *spec, const Model *model, const ParamSource *source, Error *error) {
     const char *wrong = NULL;
-    if (!(spec->base > 1 && spec->base < 1e30)) wrong = "the base must be larger than 1";
+    if (!(spec->base > 1 && spec->base < 1e30)) wrong = "the base, rope_theta, must be larger than 1";
     const bool wants_factor = model->rope_scaling != ROPE_SCALING_NONE &&
                               (model->rope_scaling != ROPE_SCALING_PROPORTIONAL || !isnan(spec->factor));
     if (wants_factor && !(spec->factor > 0 && spec->factor < 1e9)) {
@@ -99,8 +100,9 @@ static Status read_context(Model *model, RopeSpec *spec, const ParamSource *sour
         param_integer(source, (Key){"max_position_embeddings", "context_length"}, &context, error);
     if (status) return status;
     if (context < 1 || context > INT32_MAX) {
-        return error_set(error, STATUS_FILE, "%s: a context of %lld tokens", source->path,
-                         (long long)context);
+        return error_set(
+            error, STATUS_FILE, "%s: a context of %lld tokens (%s)", source->path, (long long)context,
+            source->config ? source_config_key(source, "max_position_embeddings") : "context_length");
     }
     if (model->rope_scaling == ROPE_SCALING_LONGROPE) {
         if (isnan(spec->factor) && spec->original_context > 0)

@@ -1,5 +1,6 @@
 #include "kernels/base/text/json.h"
 
+#include "kernels/base/text/quote.h"
 #include "kernels/base/text/text.h"
 #include "kernels/base/text/utf8.h"
 
@@ -130,15 +131,29 @@ bool json_same(const json_t *a, const json_t *b) {
                                                   : json_equal(a, b);
 }
 
-static Status wrong_type(const char *what, const char *key, const char *wanted, Error *error) {
-    return error_set(error, STATUS_FILE, "%s: %s should be %s", what, key, wanted);
+static Status wrong_type(const char *what, const char *key, const char *wanted, const json_t *found,
+                         Error *error) {
+    const char *is = json_is_array(found)     ? "a list"
+                     : json_is_object(found)  ? "an object"
+                     : json_is_boolean(found) ? json_is_true(found) ? "true" : "false"
+                                              : "null";
+    if (json_is_string(found))
+        return error_set(error, STATUS_FILE, "%s: %s should be %s, not the text \"%s\"", what, key, wanted,
+                         quote_bytes(json_string_value(found), json_string_length(found)).text);
+    if (json_is_integer(found))
+        return error_set(error, STATUS_FILE, "%s: %s should be %s, not the number %lld", what, key, wanted,
+                         (long long)json_integer_value(found));
+    if (json_is_real(found))
+        return error_set(error, STATUS_FILE, "%s: %s should be %s, not the number %g", what, key, wanted,
+                         json_real_value(found));
+    return error_set(error, STATUS_FILE, "%s: %s should be %s, not %s", what, key, wanted, is);
 }
 
 Status json_read_integer(const json_t *object, const char *what, const char *key, int64_t *value,
                          Error *error) {
     const json_t *found = json_object_get(object, key);
     if (found == NULL || json_is_null(found)) return STATUS_OK;
-    if (!json_is_integer(found)) return wrong_type(what, key, "an integer", error);
+    if (!json_is_integer(found)) return wrong_type(what, key, "an integer", found, error);
     *value = json_integer_value(found);
     return STATUS_OK;
 }
@@ -147,7 +162,7 @@ Status json_read_number(const json_t *object, const char *what, const char *key,
                         Error *error) {
     const json_t *found = json_object_get(object, key);
     if (found == NULL || json_is_null(found)) return STATUS_OK;
-    if (!json_is_number(found)) return wrong_type(what, key, "a number", error);
+    if (!json_is_number(found)) return wrong_type(what, key, "a number", found, error);
     *value = json_number_value(found);
     return STATUS_OK;
 }
@@ -155,7 +170,7 @@ Status json_read_number(const json_t *object, const char *what, const char *key,
 Status json_read_bool(const json_t *object, const char *what, const char *key, bool *value, Error *error) {
     const json_t *found = json_object_get(object, key);
     if (found == NULL || json_is_null(found)) return STATUS_OK;
-    if (!json_is_boolean(found)) return wrong_type(what, key, "true or false", error);
+    if (!json_is_boolean(found)) return wrong_type(what, key, "true or false", found, error);
     *value = json_is_true(found);
     return STATUS_OK;
 }
@@ -164,8 +179,45 @@ Status json_read_string(const json_t *object, const char *what, const char *key,
                         Error *error) {
     const json_t *found = json_object_get(object, key);
     if (found == NULL || json_is_null(found)) return STATUS_OK;
-    if (!json_is_string(found)) return wrong_type(what, key, "a string", error);
+    if (!json_is_string(found)) return wrong_type(what, key, "a string", found, error);
     text_copy_printable(value, size, json_string_value(found), json_string_length(found));
+    return STATUS_OK;
+}
+
+static bool is_of(const json_t *value, unsigned types) {
+    return (types & JSON_A_FLAG && json_is_boolean(value)) ||
+           (types & JSON_AN_INTEGER && json_is_integer(value)) ||
+           (types & JSON_A_STRING && json_is_string(value)) ||
+           (types & JSON_AN_OBJECT && json_is_object(value)) ||
+           (types & (JSON_A_LIST | JSON_INTEGERS | JSON_STRINGS) && json_is_array(value));
+}
+
+// "a string or a list".
+static const char *name_types(unsigned types, char *text, size_t size) {
+    static const char *const NAMES[] = {"true or false",    "an integer", "a string",
+                                        "an object",        "a list",     "a list of integers",
+                                        "a list of strings"};
+    size_t n = 0;
+    for (unsigned i = 0; i < sizeof NAMES / sizeof *NAMES && n < size; i++)
+        if (types >> i & 1) n += (size_t)snprintf(text + n, size - n, "%s%s", n ? " or " : "", NAMES[i]);
+    return text;
+}
+
+Status json_check_type(const json_t *object, const char *what, const JsonTyped *typed, Error *error) {
+    const json_t *value = json_member(object, typed->key);
+    char wanted[128], member[128];
+    if (!value) return STATUS_OK;
+    if (!is_of(value, typed->types))
+        return wrong_type(what, typed->key, name_types(typed->types, wanted, sizeof wanted), value, error);
+    const unsigned each = typed->types & JSON_INTEGERS  ? JSON_AN_INTEGER
+                          : typed->types & JSON_STRINGS ? JSON_A_STRING
+                                                        : 0;
+    for (size_t i = 0; each && i < json_array_size(value); i++) {
+        const json_t *item = json_array_get(value, i);
+        if (is_of(item, each)) continue;
+        snprintf(member, sizeof member, "%s[%zu]", typed->key, i);
+        return wrong_type(what, member, name_types(each, wanted, sizeof wanted), item, error);
+    }
     return STATUS_OK;
 }
 

@@ -49,13 +49,31 @@ static inline bool json_text_is(const json_t *object, const char *key, const cha
 }
 
 // The value of member `key` of an object, which `what` names in messages; missing or null leaves *value as it is.
-// STATUS_FILE says what it should be.
+// STATUS_FILE says what it should be, and what it is.
 Status json_read_integer(const json_t *object, const char *what, const char *key, int64_t *value,
                          Error *error);
 Status json_read_number(const json_t *object, const char *what, const char *key, double *value, Error *error);
 Status json_read_bool(const json_t *object, const char *what, const char *key, bool *value, Error *error);
 Status json_read_string(const json_t *object, const char *what, const char *key, char *value, size_t size,
                         Error *error); // cut to fit, printable
+
+// The types that a value may have.
+enum {
+    JSON_A_FLAG = 1,
+    JSON_AN_INTEGER = 2,
+    JSON_A_STRING = 4,
+    JSON_AN_OBJECT = 8,
+    JSON_A_LIST = 16,
+    JSON_INTEGERS = 32, // in a list
+    JSON_STRINGS = 64,
+};
+typedef struct JsonTyped {
+    const char *key;
+    unsigned types; // any of these; null and none are of every type
+} JsonTyped;
+// STATUS_FILE says which member is of another type, what it should be, and what it is.
+Status json_check_type(const json_t *object, const char *what, const JsonTyped *typed, Error *error);
+
 // json_text() of what was parsed with JSON_ALLOW_NUL: STATUS_FILE where a zero byte would end it early.
 Status json_read_text(const json_t *object, const char *key, const char **text, Error *error);
 

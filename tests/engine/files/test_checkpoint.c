@@ -355,6 +355,10 @@ static void finds_chat_templates(void **state) {
     folder_write_text(folder, NAME,
                       "{\"chat_template\": [{\"template\": \"first\"}, {\"template\": \"second\"}]}");
     expect_template(folder, "first");
+    folder_write_text(folder, NAME, "{\"chat_template\": {\"tool_use\": \"tools\", \"default\": \"named\"}}");
+    expect_template(folder, "named");
+    folder_write_text(folder, NAME,
+                      "{\"chat_template\": [{\"template\": \"first\"}, {\"template\": \"second\"}]}");
     folder_write_text(folder, "config.json", "\xef\xbb\xbf{}"); // an editor's byte order mark is skipped
     expect_template(folder, "first");
     folder_write_text(folder, "chat_template.jinja",
@@ -373,6 +377,11 @@ static void finds_chat_templates(void **state) {
     assert_int_equal(checkpoint_chat_template(checkpoint, &text, &error), STATUS_FILE);
     assert_non_null(
         strstr(error.message, "tokenizer_config.json: line 1, column 18: not valid JSON: it ends"));
+    folder_write_text(folder, NAME, "{\"chat_template\": 0}");
+    assert_int_equal(checkpoint_chat_template(checkpoint, &text, &error), STATUS_FILE);
+    assert_non_null(strstr(error.message,
+                           "tokenizer_config.json: chat_template should be a string or an object or "
+                           "a list, not the number 0"));
     checkpoint_close(checkpoint);
     folder_remove(folder);
 }

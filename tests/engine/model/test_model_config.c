@@ -279,6 +279,8 @@ static void reads_generation_settings(void **state) {
     Error error = {0};
     assert_int_equal(base_config_with("{}", "{\"temperature\": \"hot\"}", &model, &error), STATUS_FILE);
     assert_non_null(strstr(error.message, "generation_config.json: temperature should be a number"));
+    assert_int_equal(base_config_with("{}", "{\"do_sample\": 0}", &model, &error), STATUS_FILE);
+    assert_non_null(strstr(error.message, "do_sample should be true or false, not the number 0"));
     assert_int_equal(base_config_with("{}", "{", &model, &error), STATUS_FILE);
 }
 

@@ -108,7 +108,7 @@ static const struct {
      "\"norm_topk_prob\": false}",
      STATUS_UNSUPPORTED, "does not know what norm_topk_prob means for a mixtral model"},
     {"{\"max_position_embeddings\": 0}", STATUS_FILE, "context of 0 tokens"},
-    {"{\"rope_theta\": 0}", STATUS_FILE, "the base must be larger than 1"},
+    {"{\"rope_theta\": 0}", STATUS_FILE, "the base, rope_theta, must be larger than 1"},
     {"{\"rope_theta\": \"x\"}", STATUS_FILE, "rope_theta should be a number"},
     {"{\"model_type\": \"phi3\", \"partial_rotary_factor\": 2}", STATUS_FILE, "rope turns"},
     {"{\"model_type\": \"phi3\", \"partial_rotary_factor\": 0.01}", STATUS_FILE,
@@ -128,7 +128,7 @@ static const struct {
     {"{\"original_max_position_embeddings\": 64, \"rope_scaling\": {\"type\": \"su\", "
      "\"short_factor\": [1, 1, 1, 1, 1, 1, 1, 2], \"long_factor\": 2}}",
      STATUS_FILE, "long_factor should be a list"},
-    {"{\"rope_scaling\": {\"type\": \"mrope\"}}", STATUS_UNSUPPORTED, "rope scaling \"mrope\""},
+    {"{\"rope_scaling\": {\"type\": \"mrope\"}}", STATUS_UNSUPPORTED, "rope scaling of the type \"mrope\""},
     {"{\"rope_scaling\": {\"type\": \"linear\"}}", STATUS_FILE, "the factor is missing"},
     {"{\"rope_scaling\": {\"type\": \"linear\", \"factor\": 0}}", STATUS_FILE,
      "the factor is missing or not positive"},

@@ -130,6 +130,15 @@ static void special_tokens_by_name(void **state) {
     tokenizer_close(t);
     folder_write_text(folder, "tokenizer_config.json", "{\"bos_token\": ");
     tokenizer_files_refused(folder, STATUS_FILE, "tokenizer_config.json: line 1");
+    folder_write_text(folder, "tokenizer_config.json", "{\"bos_token\": 1}");
+    tokenizer_files_refused(
+        folder, STATUS_FILE,
+        "/tokenizer_config.json: bos_token should be a string or an object, not the number 1");
+    folder_write_text(folder, "tokenizer_config.json", "{\"add_bos_token\": \"false\"}");
+    tokenizer_files_refused(folder, STATUS_FILE,
+                            "add_bos_token should be true or false, not the text \"false\"");
+    folder_write_text(folder, "tokenizer_config.json", "{\"added_tokens_decoder\": []}");
+    tokenizer_files_refused(folder, STATUS_FILE, "added_tokens_decoder should be an object, not a list");
     folder_write_text(folder, "tokenizer_config.json", "{\"bos_token\": \"\\u0000\"}");
     tokenizer_files_refused(folder, STATUS_FILE, "\\u0000: no text may hold a zero byte");
     folder_remove(folder);
