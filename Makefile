@@ -70,7 +70,7 @@ CHECKED_TREE := checked$(CARDS)
 NV_FLAGS   = -std=c++17 -O3 $(if $(FAST),--Ofast-compile=max) -I. -MMD -MP $(CUDA_ARCH) -Xcompiler -fPIC,-fvisibility=hidden,-Wall
 PLUGIN    := $(BUILD)/libpalaver-cuda.so
 CHECKED   := $(BUILD)/checked/libpalaver-cuda.so
-PLUGIN_C  := $(patsubst %,$(BUILD)/cuda/%.o,kernels/base/status.c kernels/base/text/utf8.c kernels/dtype.c kernels/kv_layout.c kernels/cache_attention.c \
+PLUGIN_C  := $(patsubst %,$(BUILD)/cuda/%.o,kernels/base/status.c kernels/base/text/utf8.c kernels/dtype.c kernels/kv_layout.c kernels/cache_attention.c kernels/step_check.c \
     kernels/base/machine/threads.c kernels/base/machine/memory.c $(wildcard kernels/cuda/*.c))
 # AVX2 and AVX-512 kernels are compiled for them and chosen at run time; everything else runs on any x86-64, NEON on any
 # 64-bit Arm. They are optimised also with sanitizers: tests of trained models would take three times as long.

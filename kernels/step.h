@@ -120,6 +120,10 @@ typedef struct StepSequence {
     int32_t state_from, state_to;
 } StepSequence;
 
+static inline int64_t sequence_n_pages(const StepSequence *s, int page_size) {
+    return (s->n_slots - 1) / page_size + 1;
+}
+
 // The slot of the token so many before the sequence's t-th of a step, whose tokens go to `slots`; -1: the text begins behind
 // it.
 static inline int32_t sequence_slot_before(const StepSequence *s, const int32_t *slots, int t, int back) {

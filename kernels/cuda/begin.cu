@@ -1,6 +1,7 @@
 // begin: checks a step, uploads its arrays, cuts its tokens into attention tiles, computes cos and sin.
 #include "kernels/cuda/attention/split.cuh"
 #include "kernels/both_ways.h"
+#include "kernels/step_check.h"
 #include "kernels/temperature.h"
 
 #include <stdio.h>
@@ -49,7 +50,7 @@ __global__ void begin_kernel(BeginArguments a) {
 }
 
 static int n_pages(const Step *step, const StepSequence *q) {
-    return (int)(((int64_t)q->n_slots + step->page_size - 1) / step->page_size);
+    return (int)sequence_n_pages(q, step->page_size);
 }
 
 // Whether its tokens are of a prefix that is seen both ways: they see keys that this step stores behind theirs.
@@ -58,59 +59,7 @@ static bool reads_prefix(const Step *step, const StepSequence *q) {
 }
 
 Status cuda_check_step(const CudaBackend *cuda, const Step *step, Error *error) {
-    if (step->n_tokens < 1 || step->n_tokens > cuda->max_tokens)
-        return error_set(error, STATUS_USAGE, "begin: %d tokens, at most %d go into a step", step->n_tokens,
-                         cuda->max_tokens);
-    for (int i = 0; i < step->n_tokens; i++) {
-        if (step->ids[i] < 0 || step->ids[i] >= cuda->shape->vocab_size)
-            return error_set(error, STATUS_USAGE, "begin: token %d has id %d, the vocabulary %d entries", i,
-                             step->ids[i], cuda->shape->vocab_size);
-        if (step->positions[i] < 0 || step->slots[i] < 0)
-            return error_set(error, STATUS_USAGE, "begin: token %d has position %d and slot %d", i,
-                             step->positions[i], step->slots[i]);
-        if (cuda->shape->n_positions > 0 && step->positions[i] >= cuda->shape->n_positions)
-            return error_set(error, STATUS_USAGE,
-                             "begin: token %d has position %d, the model has learned only %d positions", i,
-                             step->positions[i], cuda->shape->n_positions);
-    }
-    int next = 0;
-    const bool recurs = decoder_recurring(cuda->shape) > 0;
-    for (int s = 0; s < step->n_sequences; s++) {
-        const StepSequence *q = &step->sequences[s];
-        if (q->first_token != next || q->n_tokens < 1 || q->n_tokens > step->n_tokens - next)
-            return error_set(error, STATUS_USAGE,
-                             "begin: sequence %d has %d tokens from %d on, expected from %d", s, q->n_tokens,
-                             q->first_token, next);
-        if (q->n_slots < 1 || step->page_size < 1 || q->n_evicted < 0 || (q->n_evicted > 0 && q->n_sinks < 0))
-            return error_set(
-                error, STATUS_USAGE,
-                "begin: sequence %d sees %d slots in pages of %d, %d tokens evicted after %d sinks", s,
-                q->n_slots, step->page_size, q->n_evicted, q->n_sinks);
-        if (reads_prefix(step, q) && (q->n_tokens < q->n_prefix || q->n_evicted > 0))
-            return error_set(
-                error, STATUS_USAGE,
-                "begin: sequence %d has %d of the %d tokens that see each other, %d were evicted", s,
-                q->n_tokens, q->n_prefix, q->n_evicted);
-        if (q->rope_set < 0 || q->rope_set >= rope_sets(&cuda->shape->rope))
-            return error_set(error, STATUS_USAGE, "begin: sequence %d has set %d of %d sets of frequencies",
-                             s, q->rope_set, rope_sets(&cuda->shape->rope));
-        for (int i = 0; i < q->n_earlier; i++)
-            if (q->n_earlier >= CONVOLUTION_MOST_TAPS || q->earlier[i] < 0)
-                return error_set(error, STATUS_USAGE,
-                                 "begin: sequence %d comes after %d tokens, of which slot %d is one's", s,
-                                 q->n_earlier, q->earlier[i]);
-        if (recurs && (q->state_from < -1 || q->state_to < 0 || q->state_from == q->state_to))
-            return error_set(error, STATUS_USAGE, "begin: sequence %d goes on from state %d and leaves %d", s,
-                             q->state_from, q->state_to);
-        for (int i = 0; i < n_pages(step, q); i++)
-            if (q->pages[i] < 0)
-                return error_set(error, STATUS_USAGE, "begin: page %d of sequence %d is at slot %d", i, s,
-                                 q->pages[i]);
-        next += q->n_tokens;
-    }
-    if (next != step->n_tokens)
-        return error_set(error, STATUS_USAGE, "begin: sequences cover %d of %d tokens", next, step->n_tokens);
-    return STATUS_OK;
+    return step_check(cuda->shape, cuda->max_tokens, step, error);
 }
 
 // ---- tiles ---------------------------------------------------------------------------------------------------

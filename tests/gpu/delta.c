@@ -85,6 +85,21 @@ static void end_step(Texts *t, const int n[TEXTS]) {
     for (int i = 0; i < TEXTS; i++) t->places[i].done += n[i];
 }
 
+// Two texts that would write one state are refused.
+static void test_taken_state(const Ops *cuda, const DeltaCase *d, const TestModel *model) {
+    static const int ONE_EACH[TEXTS] = {1, 1, 0};
+    Texts t;
+    TextStep step;
+    Error error;
+    open_texts(&t, cuda, "cuda", d, model);
+    make_step(&t, ONE_EACH, STEP_ANY, &step);
+    step.sequences[1].state_to = step.sequences[0].state_to;
+    const Status status = t.side.ops->begin(t.side.backend, &step.step, &t.side.kv[1 - t.layer], &error);
+    const bool refused = status == STATUS_DEVICE && strstr(error.message, "which is taken");
+    report(d->c.name, "a state that is taken", refused ? 0 : NAN, 0);
+    side_close(&t.side);
+}
+
 // ---- op by op ----------------------------------------------------------------------------------------------------
 
 // What comes of texts, x [TEXTS, TEXT, hidden]: y [TEXTS, TEXT, width], zeros where no step was, and the states behind.
@@ -410,6 +425,7 @@ void test_delta(const Ops *cuda, const char *only) {
         TestModel model;
         d.c.delta = &d.rule;
         model_fill(&model, &d.c, 1234);
+        test_taken_state(cuda, &d, &model);
         test_op(cuda, &d, &model);
         test_model(cuda, &d, &model);
         model_free(&model);
