@@ -1,7 +1,7 @@
 // cache_attention(), copy_slots() and shift_keys() against the CPU's: caches bit by bit where integers or copies are in
 // them, results by relative error.
 #include "kernels/cache_attention.h"
-#include "tests/gpu/side.h"
+#include "tests/gpu/model/side.h"
 
 #include <math.h>
 #include <stdlib.h>

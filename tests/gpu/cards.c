@@ -4,9 +4,9 @@
 #include "engine/engine_internal.h"
 #include "engine/model/model.h"
 #include "kernels/shards/shard_ops.h"
-#include "tests/gpu/cases.h"
+#include "tests/gpu/cases/cases.h"
 #include "tests/gpu/engine/engine_tests.h"
-#include "tests/gpu/side.h"
+#include "tests/gpu/model/side.h"
 #include "tests/support/acts.h"
 
 #include <math.h>
@@ -114,7 +114,8 @@ void test_cards(const CardsWish *w) {
     if (w->part == w->parts - 1) test_talks();
     for (int host = 0; host < 2; host++) {
         through_the_host(host);
-        for (int i = w->part; i < N_CASES; i += w->parts * (host ? 9 : 1)) w->test(w->cuda, TWO, &CASES[i]);
+        for (int i = w->part; i < cases_n(); i += w->parts * (host ? 9 : 1))
+            w->test(w->cuda, TWO, cases_at(i));
         if (w->part == 0) test_golden_on(w->golden, TWO, w->parts * (host ? 9 : 1), report);
     }
     through_the_host(false);

@@ -14,12 +14,12 @@
 #include "kernels/dispatch_table.h"
 #include "kernels/tuning.h"
 #include "tests/support/model/golden_model.h"
-#include "tests/gpu/bases.h"
-#include "tests/gpu/cases.h"
-#include "tests/gpu/delta.h"
+#include "tests/gpu/attention/bases.h"
+#include "tests/gpu/cases/cases.h"
+#include "tests/gpu/delta/delta.h"
 #include "tests/gpu/engine/engine_tests.h"
-#include "tests/gpu/narrow.h"
-#include "tests/gpu/side.h"
+#include "tests/gpu/rows/narrow.h"
+#include "tests/gpu/model/side.h"
 #include "engine/cache/kv_cache.h"
 
 #include <dlfcn.h>
@@ -423,8 +423,8 @@ int main(int argc, char **argv) {
     if (w.only && !strcmp(w.only, "delta-speed")) return delta_speed(cuda), 0;
     if (w.only && !strcmp(w.only, "sample-speed")) return sample_speed(cuda), 0;
     if (w.only && !strcmp(w.only, "snapshot-speed")) return snapshot_speed(), 0;
-    for (int i = 0; i < N_CASES; i++)
-        if (w.only ? strstr(CASES[i].name, w.only) != NULL : in_part(&w, i)) test_case(cuda, &CASES[i]);
+    for (int i = 0; i < cases_n(); i++)
+        if (w.only ? strstr(cases_at(i)->name, w.only) != NULL : in_part(&w, i)) test_case(cuda, cases_at(i));
     if (!w.only) report_bases();
     if (w.only || group_in_part(&w, "flat")) test_flat(cuda, w.only, test_case);
     if (wanted(&w, "rows") || (w.only && !strncmp(w.only, "rows: ", 6))) test_independent(cuda, w.only);

@@ -1,7 +1,7 @@
 // The kernel of flat.cuh on Hopper. W in 16 bits, or W8: a warpgroup's wgmma takes 64 rows of it from shared memory, with
 // all rows of x. Quantised W is unpacked into registers, 16 rows a warp: up to 32 rows of x by mma.sync, for which no warp
 // waits for another; beyond, where every warp's reading of x would be the most work, by wgmma. Both add up 16 products
-// at once, and give the same bits (tests/gpu/independent.c).
+// at once, and give the same bits (tests/gpu/rows/independent.c).
 #ifndef PALAVER_KERNELS_CUDA_FLAT_FLAT_WGMMA_CUH
 #define PALAVER_KERNELS_CUDA_FLAT_FLAT_WGMMA_CUH
 

@@ -2,7 +2,7 @@
 #ifndef PALAVER_TESTS_GPU_ENGINE_TESTS_H
 #define PALAVER_TESTS_GPU_ENGINE_TESTS_H
 
-#include "tests/gpu/sampling.h"
+#include "tests/gpu/sample/sampling.h"
 
 // Logits of the golden models below folder `root` against Hugging Face transformers in float32: within 1e-4 in float32,
 // in 16 bits within what transformers' own 16 bits differ by.

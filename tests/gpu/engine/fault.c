@@ -1,5 +1,5 @@
 #include "tests/gpu/engine/engine_tests.h"
-#include "tests/gpu/model.h"
+#include "tests/gpu/model/model.h"
 
 #include <math.h>
 #include <spawn.h>

@@ -4,7 +4,7 @@
 #include "kernels/cpu/cache/kv.h"
 #include "kernels/cpu/loops/quant.h"
 #include "tests/gpu/engine/engine_tests.h"
-#include "tests/gpu/model.h"
+#include "tests/gpu/model/model.h"
 #include "tests/support/model/golden_model.h"
 
 #include <math.h>

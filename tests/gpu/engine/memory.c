@@ -2,7 +2,7 @@
 #include "engine/batch.h"
 #include "engine/model/shape/model_shape.h"
 #include "engine/session/session_step.h"
-#include "tests/gpu/model.h"
+#include "tests/gpu/model/model.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -3,7 +3,7 @@
 // there were.
 #include "kernels/cpu/loops/quant.h"
 #include "kernels/dispatch_table.h"
-#include "tests/gpu/side.h"
+#include "tests/gpu/model/side.h"
 
 #include <stdio.h>
 #include <stdlib.h>

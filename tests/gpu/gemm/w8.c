@@ -2,7 +2,7 @@
 // are integers times 2^-7 and whose largest is 127 of them, so that quantising gives these integers back, and with
 // scales of W that are powers of two, so that x shows the sums.
 #include "kernels/w8.h"
-#include "tests/gpu/side.h"
+#include "tests/gpu/model/side.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
-#include "tests/gpu/sampling.h"
+#include "tests/gpu/sample/sampling.h"
 
 #include "kernels/cpu/sample/sample.h"
-#include "tests/gpu/model.h"
+#include "tests/gpu/model/model.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-#include "tests/gpu/narrow.h"
+#include "tests/gpu/rows/narrow.h"
 
 #include "engine/narrow.h"
 

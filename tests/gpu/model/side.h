@@ -4,8 +4,8 @@
 
 #include "engine/forward.h"
 #include "kernels/kv_layout.h"
-#include "tests/gpu/model.h"
-#include "tests/gpu/sampling.h"
+#include "tests/gpu/model/model.h"
+#include "tests/gpu/sample/sampling.h"
 
 enum { SENTINEL = 256, SIDE_STATES = 8 /* of each layer that recurs */ };
 

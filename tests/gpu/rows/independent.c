@@ -1,7 +1,7 @@
 // Results that do not depend on their neighbours: rows of decoding steps alone, together and in another order, as one
 // graph and op by op; a prompt in one piece and in several. Bit by bit; and against the CPU.
 #include "kernels/cpu/loops/quant.h"
-#include "tests/gpu/side.h"
+#include "tests/gpu/model/side.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -2,7 +2,7 @@
 #ifndef PALAVER_TESTS_GPU_BASES_H
 #define PALAVER_TESTS_GPU_BASES_H
 
-#include "tests/gpu/side.h"
+#include "tests/gpu/model/side.h"
 
 typedef struct BasesCase {
     Side *side; // whose queries of the step that was begun last lie in side->q

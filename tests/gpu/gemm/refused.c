@@ -1,5 +1,5 @@
 // Weights that the GPU's forms cannot hold are refused while they are loaded.
-#include "tests/gpu/side.h"
+#include "tests/gpu/model/side.h"
 
 #include <math.h>
 #include <string.h>

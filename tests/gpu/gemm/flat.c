@@ -1,6 +1,6 @@
 // Steps of a few tokens, by flat GEMMs: every type of weights with numbers of rows around the sizes that they are
 // padded to, over columns that end within a step and a chunk, and rows that end within a tile; with every epilogue.
-#include "tests/gpu/side.h"
+#include "tests/gpu/model/side.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 // Attention relative to bases of the heads, against the same card's with running maxima, which others compare with the
 // CPU's: bases that fit, that are 40 and 300 powers of two off, and keys so large that one split, some or all fall
 // back.
-#include "tests/gpu/bases.h"
+#include "tests/gpu/attention/bases.h"
 
 #include "kernels/cpu/cache/kv.h"
 

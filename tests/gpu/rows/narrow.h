@@ -2,7 +2,7 @@
 #ifndef PALAVER_TESTS_GPU_NARROW_H
 #define PALAVER_TESTS_GPU_NARROW_H
 
-#include "tests/gpu/side.h"
+#include "tests/gpu/model/side.h"
 
 typedef struct NarrowCase {
     Side *side;

@@ -1,6 +1,6 @@
 // How fast layers that recur are.
-#include "tests/gpu/delta.h"
-#include "tests/gpu/side.h"
+#include "tests/gpu/delta/delta.h"
+#include "tests/gpu/model/side.h"
 
 #include <stdio.h>
 #include <stdlib.h>

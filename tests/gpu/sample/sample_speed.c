@@ -1,8 +1,8 @@
 // What a mask of allowed tokens adds to a draw: test-gpu PLUGIN sample-speed prints microseconds a call, by rows,
 // settings and mask, at a vocabulary of 129,280. Logits lie on the device; bits come from the host, as a grammar has
 // them.
-#include "tests/gpu/model.h"
-#include "tests/gpu/sampling.h"
+#include "tests/gpu/model/model.h"
+#include "tests/gpu/sample/sampling.h"
 
 #include <stdio.h>
 #include <stdlib.h>

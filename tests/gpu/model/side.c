@@ -1,4 +1,4 @@
-#include "tests/gpu/side.h"
+#include "tests/gpu/model/side.h"
 
 #include "kernels/base/machine/threads.h"
 #include "kernels/cpu/cache/kv.h"

@@ -1,6 +1,6 @@
 // How fast attention reads a cache: test-gpu PLUGIN attend-speed prints microseconds and GB/s of keys, values and
 // scales, by shape, type and group; and microseconds where weights are relative to bases.
-#include "tests/gpu/side.h"
+#include "tests/gpu/model/side.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,10 +1,10 @@
 // Layers that recur: op by op against the CPU, and whole models; texts in one step, in pieces, alone and beside others, bit by
 // bit where results may not depend on that.
-#include "tests/gpu/delta.h"
+#include "tests/gpu/delta/delta.h"
 
 #include "engine/narrow.h"
 #include "kernels/cpu/loops/quant.h"
-#include "tests/gpu/side.h"
+#include "tests/gpu/model/side.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-#include "tests/gpu/model.h"
+#include "tests/gpu/model/model.h"
 
 #include "kernels/cpu/loops/quant.h"
 #include "kernels/w8.h"
