@@ -48,6 +48,12 @@ Bytes bytes_of_file(const char *path) {
     return bytes;
 }
 
+char *text_of_file(const char *path) {
+    Bytes bytes = bytes_of_file(path);
+    bytes_add(&bytes, "", 1);
+    return (char *)bytes.data;
+}
+
 char *folder_new(void) {
     const char *parent = getenv("TMPDIR");
     char *folder = NULL;

@@ -19,6 +19,7 @@ void bytes_text(Bytes *bytes, const char *text); // without its NUL
 void bytes_free(Bytes *bytes);
 
 Bytes bytes_of_file(const char *path);
+char *text_of_file(const char *path); // NUL-terminated, to free()
 
 // A new folder under TMPDIR; freed and removed with all files in it by folder_remove().
 char *folder_new(void);
