@@ -102,15 +102,15 @@ $(BUILD)/under-qemu/%: $(BUILD)/san/% tests/tests.mk
 $(BUILD)/under-qemu/nccl: $(NCCL_STUBS)
 	@mkdir -p $(@D); ln -sfn ../san/nccl $@
 
-# What AVX-512 does, on an emulated processor that has it, without sanitizers. Not what else test_cpu has: Bochs 2.7 rounds
-# 2^-25 up, which as a half is even at 0.
-AVX512_TESTS := $(addprefix kernels/cpu/,test_cpu test_w8_products test_float_products test_attend_bases test_attend \
+# What AVX-512 does, on an emulated processor that has it, without sanitizers. Not what else test_activations has: Bochs
+# 2.7 rounds 2^-25 up, which as a half is even at 0.
+AVX512_TESTS := $(addprefix kernels/cpu/,test_activations test_w8_products test_float_products test_attend_bases test_attend \
     test_fixed_products) engine/test_fixed engine/test_parley
 .PHONY: test-avx512 check-avx512
 test-avx512: deps ## run the tests of AVX-512 under Bochs (half an hour)
 	$(AGAIN) $(JOBS) check-avx512 NVCC= BUILD=$(BUILD)/avx512 SANITIZE=-O2
 check-avx512: $(AVX512_TESTS:%=$(BUILD)/san/tests/%)
-	@tests/under_bochs.sh $(BUILD)/guest $(subst test_cpu,test_cpu:activations_everywhere,$^)
+	@tests/under_bochs.sh $(BUILD)/guest $(subst test_activations,test_activations:activations_everywhere,$^)
 
 # Fuzzers: seconds of them in every test run with our own driver, longer in `make fuzz`. Each starts from the files
 # in tests/fuzz/corpus/NAME and mutates them.
