@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A hub of models on loopback that does what hubs do, and what they should not: for tests/app/models/test_pull.c.
+"""A hub of models on loopback that does what hubs do, and what they should not: for tests/app/models/test_pull*.c.
 
     hub.py LOG GOLDEN      GOLDEN: the folder tests/golden
 
