@@ -9,8 +9,8 @@
 // `response_format` is OpenAI's: {"type": "text"}, {"type": "json_object"}, or {"type": "json_schema", "json_schema":
 // {"schema": {…}}}: what this line's replies fit.
 // `sampling` holds keys of the settings' section [sampling] for this conversation; with a `seed` of its own a line is
-// answered alike wherever it stands. `model` and `branch` are what
-// /export says of a conversation; nothing follows from them.
+// answered alike wherever it stands. `model` and `branch` are what /export says of a conversation; nothing follows from
+// them.
 #ifndef PALAVER_APP_JSONL_LINE_H
 #define PALAVER_APP_JSONL_LINE_H
 
