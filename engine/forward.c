@@ -22,19 +22,26 @@ static Status pass_layer(const Pass *p, int l, Error *error) {
     const Layer *layer = p->layers[l];
     const KvLayer *kv = &p->kv[l];
     const bool parallel = p->shape->parallel_residual;
-    Status s = done(p, PROFILE_QKV, ops->qkv(b, layer, at->x, kv, at->q, error), error);
-    if (!s && p->tap && p->tap->take) s = p->tap->take(p->tap->context, l, at->q, p->n_tokens, error);
+    const LayerHeads heads = layer_heads(p->shape, l);
+    const bool mixes = !heads.no_mixer, feeds = !heads.no_ffn;
+    Status s = STATUS_OK;
+    if (mixes) s = done(p, PROFILE_QKV, ops->qkv(b, layer, at->x, kv, at->q, error), error);
+    if (!s && mixes && p->tap && p->tap->take)
+        s = p->tap->take(p->tap->context, l, at->q, p->n_tokens, error);
     if (!s && narrows(p, l)) {
         if (p->narrowed->step.n_tokens == 0) return STATUS_OK;
         s = narrow(p, kv, error);
     }
-    if (!s)
+    if (!s && mixes)
         s = done(p, PROFILE_ATTEND, ops->attend(b, at->q, kv, p->attention_windows[l], at->q, error), error);
-    if (!s && parallel) s = done(p, PROFILE_GATE_UP, ops->gate_up(b, layer, at->x, at->g, error), error);
-    if (!s) s = done(p, PROFILE_OUT, ops->out(b, layer, at->q, at->x, error), error);
-    if (!s && !parallel) s = done(p, PROFILE_GATE_UP, ops->gate_up(b, layer, at->x, at->g, error), error);
-    if (!s && p->tap && p->tap->take_ffn) s = p->tap->take_ffn(p->tap->context, l, at->g, p->n_tokens, error);
-    if (!s) s = done(p, PROFILE_DOWN, ops->down(b, layer, at->g, at->x, error), error);
+    if (!s && feeds && parallel)
+        s = done(p, PROFILE_GATE_UP, ops->gate_up(b, layer, at->x, at->g, error), error);
+    if (!s && mixes) s = done(p, PROFILE_OUT, ops->out(b, layer, at->q, at->x, error), error);
+    if (!s && feeds && !parallel)
+        s = done(p, PROFILE_GATE_UP, ops->gate_up(b, layer, at->x, at->g, error), error);
+    if (!s && feeds && p->tap && p->tap->take_ffn)
+        s = p->tap->take_ffn(p->tap->context, l, at->g, p->n_tokens, error);
+    if (!s && feeds) s = done(p, PROFILE_DOWN, ops->down(b, layer, at->g, at->x, error), error);
     return s ? error_prefix(error, "layer %d: ", l) : STATUS_OK;
 }
 

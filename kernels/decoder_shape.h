@@ -42,7 +42,8 @@ enum { CLAMPED_SWIGLU_LIMIT = 7 };
 //   up to most (DeepSeek-V3, arXiv:2412.19437), or with groups_by_best whose largest is (DeepSeek-V2, arXiv:2405.04434);
 //   w = s of the chosen, divided by their sum if `renormalise`, times `scale`;
 //   x += Σ w[e]·expert_e(h) + sigmoid(shared_router·h)·shared(h), each of them
-//   down·(activation(gate·h + b_gate)·(up·h + b_up)) + b_down.
+//   down·(activation(gate·h + b_gate)·(up·h + b_up)) + b_down, or without gates, the shared one too (Nemotron-H),
+//   down·activation(up·h + b_up) + b_down.
 // To choose by router·h and take the softmax of what is chosen is to renormalise.
 // With scales_input (Llama 4) an expert is given w·h instead, and what it gives is added as it is.
 // SparseMixer (Liu et al., arXiv:2409.12136) takes two, one after the other: the largest l = router·h + router_bias of
@@ -108,7 +109,7 @@ enum { CONVOLUTION_MOST_TAPS = 8 };
 //   x += wo·y, y [n_value_heads·value_dim].
 // With `adds` a token adds to the state instead of correcting it: a state space (Mamba 2; Dao & Gu, arXiv:2405.21060), whose
 // C, B and x are q, k and v. Its [q | k | v] are silu(conv_bias + Σ …), of no other lengths, β is softplus(w_decay·h +
-// decay_bias), there is no w_beta, and
+// decay_bias), or least_step where that is more, and stands in γ as well; there is no w_beta, and
 //     S ← γ·S + k·(β·v);  y = norm((qᵀ·S + skip·v)·silu(attn_gate·h); state_norm),
 // a RMS norm over all heads of values that share a head of keys, with a weight for each of their elements.
 // What a token leaves for those behind it is not in the cache's slots: it is a state of the whole text before them
@@ -121,7 +122,8 @@ typedef struct DeltaRule {
     // h / (n_value_heads / n_key_heads).
     bool keys_alternate; // not with `adds`
     bool adds;
-    float norm_eps; // of state_norm; the shape's own is another where its residuals are kept divided
+    float norm_eps;   // of state_norm; the shape's own is another where its residuals are kept divided
+    float least_step; // with `adds`: NemotronHMamba2Mixer of transformers, time_step_min; 0: none
 } DeltaRule;
 #define DELTA_LENGTH_EPS 1e-6f
 
@@ -160,6 +162,10 @@ typedef struct LayerHeads {
     int lender; // the layer whose keys and values it looks at, an earlier one; its own number: it has them itself
     bool convolves; // it does not attend: Convolution
     bool recurs;    // nor does it: DeltaRule
+    // A layer may lack one of its two parts, and then is the other alone (Nemotron-H; NemotronHBlock of transformers): what
+    // mixes tokens, attention or what stands in its place, with qkv, attend and out; or the feed-forward part, with gate_up and
+    // down.
+    bool no_mixer, no_ffn;
 } LayerHeads;
 
 typedef struct DecoderShape {
@@ -255,7 +261,7 @@ static inline int64_t decoder_attended_width(const DecoderShape *s) {
 }
 
 static inline LayerHeads layer_heads(const DecoderShape *s, int layer) {
-    const LayerHeads alike = {s->n_kv_heads, s->head_dim, layer, false, false};
+    const LayerHeads alike = {.n_kv_heads = s->n_kv_heads, .head_dim = s->head_dim, .lender = layer};
     return s->heads_of_layers ? s->heads_of_layers[layer] : alike;
 }
 
@@ -320,6 +326,13 @@ static inline int64_t delta_state_floats(const DeltaRule *d) {
 static inline int decoder_recurring(const DecoderShape *s) {
     int n = 0;
     for (int l = 0; s->heads_of_layers && l < s->n_layers; l++) n += s->heads_of_layers[l].recurs;
+    return n;
+}
+
+// Layers without a mixer.
+static inline int decoder_without_mixer(const DecoderShape *s) {
+    int n = 0;
+    for (int l = 0; s->heads_of_layers && l < s->n_layers; l++) n += s->heads_of_layers[l].no_mixer;
     return n;
 }
 

@@ -10,6 +10,7 @@
 //
 //   begin → embed → (qkv → attend → out → gate_up → down) × n_layers → logits → sample
 //   with parallel_residual: … (qkv → attend → gate_up → out → down) …
+//   a layer without one of its parts (LayerHeads) has none of that part's ops
 //
 // Conventions
 //  - Pointers named `host` are host memory. Everything else that a backend's alloc() returned is
@@ -156,7 +157,7 @@ typedef struct BackendOptions {
 
 enum { OPS_MAX_STAMPS = 8192 };
 
-enum { OPS_ABI = 32 }; // counts changes of this header that a plug-in built before would not know
+enum { OPS_ABI = 33 }; // counts changes of this header that a plug-in built before would not know
 
 typedef struct Ops {
     const char *name; // "cpu", "cuda"

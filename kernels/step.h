@@ -54,7 +54,8 @@ typedef struct KvLayer {
     bool borrowed;            // another layer's keys and values: qkv() stores none
     bool convolves;           // what lies in it is a convolution's (Convolution in kernels/decoder_shape.h)
     // Nothing lies in its slots: the layer recurs (DeltaRule in kernels/decoder_shape.h), and what it goes on from are the
-    // states of sequences (StepSequence.state_from): backend memory [n_states, delta_state_floats()].
+    // states of sequences (StepSequence.state_from): backend memory [n_states, delta_state_floats()]. NULL: it has no mixer
+    // (LayerHeads), and neither keys nor states.
     bool recurs;
     float *states;
     // Learned attention sinks (gpt-oss): the sum that weights are divided by has e^sink_scores[h] beside those of head h's

@@ -30,11 +30,11 @@ static int group_of(const CacheOptions *o, int head_dim) {
     return group;
 }
 
-// Those behind them borrow keys and values, and no layer that recurs has any.
+// Those behind them borrow keys and values, and no layer that recurs or has no mixer has any.
 static int own_layers(const DecoderShape *shape) {
     int n = shape->n_layers;
     while (shape->heads_of_layers && n > 1 && shape->heads_of_layers[n - 1].lender != n - 1) n--;
-    return n - decoder_recurring(shape);
+    return n - decoder_recurring(shape) - decoder_without_mixer(shape);
 }
 
 // What divides the heads of all layers.
@@ -84,13 +84,20 @@ int64_t kv_cache_bytes(const KvLayout *layout) {
            kv_layout_states_bytes(layout) * layout->n_recurring + layout->n_slots * (int64_t)sizeof(int32_t);
 }
 
-static Status open_host(KvCache *cache, int n_layers, Error *error) {
+static Status open_host(KvCache *cache, const DecoderShape *shape, Error *error) {
+    const int n_layers = shape->n_layers;
+    const bool apart = cache->layout.n_recurring || decoder_without_mixer(shape);
     size_t n_pages = (size_t)cache->n_pages;
     cache->layers = calloc((size_t)n_layers, sizeof *cache->layers);
-    if (cache->layout.n_recurring) {
+    if (apart) {
         cache->apart = calloc((size_t)cache->layout.n_layers, sizeof *cache->apart);
+        if (!cache->apart)
+            return error_set(error, STATUS_MEMORY, "no memory for the tables of %d layers",
+                             cache->layout.n_layers);
+    }
+    if (cache->layout.n_recurring) {
         cache->state_references = calloc((size_t)cache->layout.n_states, sizeof *cache->state_references);
-        if (!cache->apart || !cache->state_references)
+        if (!cache->state_references)
             return error_set(error, STATUS_MEMORY, "no memory for the tables of %d states",
                              cache->layout.n_states);
     }
@@ -160,13 +167,15 @@ static KvLayer stored_layer(const KvCache *cache, const DecoderShape *shape, int
     return kv;
 }
 
+// Of one that has no slots.
+static KvLayer slotless_layer(float *states) {
+    return (KvLayer){.type = DTYPE_F32, .rope = -1, .recurs = true, .states = states};
+}
+
 // The i-th that recurs.
 static KvLayer recurring_layer(const KvCache *cache, int i) {
     const KvLayout *l = &cache->layout;
-    return (KvLayer){.type = DTYPE_F32,
-                     .rope = -1,
-                     .recurs = true,
-                     .states = (float *)cache->states + l->state_floats * l->n_states * i};
+    return slotless_layer((float *)cache->states + l->state_floats * l->n_states * i);
 }
 
 static void lay_out_layers(KvCache *cache, const DecoderShape *shape) {
@@ -176,6 +185,8 @@ static void lay_out_layers(KvCache *cache, const DecoderShape *shape) {
         KvLayer *kv = &cache->layers[l];
         if (heads.recurs) {
             *kv = recurring_layer(cache, n_recurring++);
+        } else if (heads.no_mixer) {
+            *kv = slotless_layer(NULL);
         } else if (heads.lender != l) {
             *kv = cache->layers[heads.lender];
             kv->borrowed = true;
@@ -198,7 +209,7 @@ Status kv_cache_open(Backend *backend, const CacheOptions *options, const Decode
     cache->page_size = (int)page_size_of(options, context_size);
     cache->n_pages = (int)(cache->layout.n_slots / cache->page_size);
     cache->kept_marks = kv_states_kept(options->n_sequences);
-    status = open_host(cache, shape->n_layers, error);
+    status = open_host(cache, shape, error);
     if (!status) status = open_memory(cache, error);
     if (!status) status = open_sinks(cache, shape, error);
     if (status) {

@@ -140,7 +140,7 @@ Status cpu_narrow(Backend *backend, const Step *step, const NarrowRows *rows, co
     const DecoderShape *s = cpu_backend(backend)->shape;
     rows_to_front(rows->tokens, step->n_tokens, s->hidden_size, rows->x);
     const int64_t width =
-        kv->recurs ? delta_width(&s->delta) : (int64_t)s->n_heads * kv_layer_head_dim(s, kv);
+        kv->recurs ? kv->states ? delta_width(&s->delta) : 0 : (int64_t)s->n_heads * kv_layer_head_dim(s, kv);
     rows_to_front(rows->tokens, step->n_tokens, width, rows->q);
     if (cpu_backend(backend)->gated)
         rows_to_front(rows->tokens, step->n_tokens, width, cpu_backend(backend)->gates);

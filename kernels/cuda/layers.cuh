@@ -48,7 +48,7 @@ struct Layer {
     float *attn_gate_bias; // NULL: none
     bool recurs;
     float *decay_rate, *decay_bias, *state_norm, *skip; // of a layer that recurs; NULL: none
-    bool gated;
+    bool gated;                                         // also of experts, the shared one among them
     Linear gate_up; // rows gate 0, up 0, gate 1, up 1, …; without a gate those of up
     // Of experts, whose gate_up and down, and their biases, stand one below the other. router NULL: a dense layer.
     float *router; // [n, hidden_size], behind it the shared expert's row if `shared_routed`

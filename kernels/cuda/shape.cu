@@ -5,7 +5,7 @@
 static Status check_heads(const DecoderShape *s, Error *error) {
     for (int l = 0; l < s->n_layers; l++) {
         const LayerHeads h = layer_heads(s, l);
-        if (h.recurs) continue;
+        if (h.recurs || h.no_mixer) continue;
         if (h.n_kv_heads < 1 || s->n_heads % h.n_kv_heads || h.head_dim % 2)
             return error_set(error, STATUS_UNSUPPORTED,
                              "cuda: %d heads of %d over %d: they must be a multiple of KV heads, and their "

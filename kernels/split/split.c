@@ -254,14 +254,20 @@ static Status split_embed(Backend *backend, const Head *head, void *x, Error *er
         ->embed(s->sides[SPLIT_FIRST], head->own[SPLIT_FIRST], split_memory_at(s, SPLIT_FIRST, x), error);
 }
 
+// The layer's first op begins: where it runs, and x is there.
+static Status enter_layer(Split *s, const Layer *layer, const void *x, Error *error) {
+    s->left_out = is_left_out(s, layer->index);
+    s->visits = layer->guest >= 0 && s->part == PART_BOTH && s->visiting.now;
+    s->side = s->visits ? SPLIT_SECOND : layer->side;
+    return s->left_out ? STATUS_OK : split_cross(s, s->side, x, error);
+}
+
 static Status split_qkv(Backend *backend, const Layer *layer, const void *x, const KvLayer *kv, void *q,
                         Error *error) {
     Split *s = split_of(backend);
-    s->left_out = is_left_out(s, layer->index);
-    s->visits = layer->guest >= 0 && s->part == PART_BOTH && s->visiting.now;
-    const int side = s->side = s->visits ? SPLIT_SECOND : layer->side;
+    Status status = enter_layer(s, layer, x, error);
+    const int side = s->side;
     if (s->left_out) return STATUS_OK;
-    Status status = split_cross(s, side, x, error);
     if (!status && s->visits && !layer->experts) status = split_visit_enter(s, layer, kv, error);
     if (status) return status;
     const KvLayer own = own_kv(s, kv);
@@ -292,6 +298,10 @@ static Status split_out(Backend *backend, const Layer *layer, const void *y, voi
 
 static Status split_gate_up(Backend *backend, const Layer *layer, const void *x, void *g, Error *error) {
     Split *s = split_of(backend);
+    if (layer_heads(&s->shapes[SPLIT_SECOND], layer->index).no_mixer) {
+        const Status status = enter_layer(s, layer, x, error);
+        if (status) return status;
+    }
     const int side = s->side;
     if (s->left_out) return STATUS_OK;
     if (layer->experts) return split_experts_gate_up(s, layer, x, g, error);

@@ -127,8 +127,9 @@ static void recur(const Delta *d, const StepSequence *s, int key_head, int head,
     for (int64_t t = s->first_token; t < s->first_token + s->n_tokens; t++) {
         const int64_t key = t * keys + (int64_t)key_head * r->key_dim,
                       value = t * values + (int64_t)head * r->value_dim, rate = t * r->n_value_heads + head;
-        const float decay = d->decay[rate] + d->layer->decay_bias[head],
-                    softplus = decay > 20 ? decay : log1pf(expf(decay));
+        const float decay = d->decay[rate] + d->layer->decay_bias[head];
+        float softplus = decay > 20 ? decay : log1pf(expf(decay));
+        if (r->adds && softplus < r->least_step) softplus = r->least_step;
         const RecurToken token = {.q = d->q + key,
                                   .k = d->k + key,
                                   .v = d->v + value,

@@ -92,20 +92,25 @@ static void expect(Checklist *list, const Expected *rows, size_t bytes) {
     list->n += (int)(bytes / sizeof *rows);
 }
 
-static bool attends(const LayerWeights *w) {
-    return w->part != LAYER_EXPERTS;
+// Whether it has a part that mixes tokens, and a feed-forward part.
+static bool mixes(const DecoderShape *s, const LayerWeights *w) {
+    return w->part != LAYER_EXPERTS && !layer_heads(s, w->index).no_mixer;
+}
+static bool feeds(const DecoderShape *s, const LayerWeights *w) {
+    return !layer_heads(s, w->index).no_ffn;
 }
 
 static void expect_attention(const DecoderShape *s, Layer *layer, Checklist *list) {
     const LayerWeights *w = &layer->weights;
     const Latent *l = &s->latent;
     const LayerHeads heads = layer_heads(s, w->index);
-    const bool latent = attends(w) && l->rank > 0, low = latent && l->q_rank > 0,
+    const bool latent = mixes(s, w) && l->rank > 0, low = latent && l->q_rank > 0,
                apart = layer_norms_rows(s, w) || s->head_layer_norms;
-    const Need needed = attends(w) ? REQUIRED : NEVER, of_keys = s->heads_of_layers ? OPTIONAL : needed,
-               plain = latent ? NEVER : OPTIONAL, of_taps = attends(w) && heads.convolves ? REQUIRED : NEVER,
+    const Need needed = mixes(s, w) ? REQUIRED : NEVER,
+               of_keys = needed == REQUIRED && s->heads_of_layers ? OPTIONAL : needed,
+               plain = latent ? NEVER : OPTIONAL, of_taps = mixes(s, w) && heads.convolves ? REQUIRED : NEVER,
                tap_bias = of_taps == REQUIRED ? OPTIONAL : NEVER, of_norms = heads.convolves ? NEVER : plain,
-               of_gate = attends(w) && s->heads_of_layers && !heads.convolves ? OPTIONAL : NEVER;
+               of_gate = mixes(s, w) && s->heads_of_layers && !heads.convolves ? OPTIONAL : NEVER;
     const int64_t hidden = s->hidden_size,
                   q_width = latent ? decoder_query_width(s) : (int64_t)s->n_heads * heads.head_dim,
                   kv_width = layer_key_rows(&heads), taps = s->convolution.taps,
@@ -184,7 +189,7 @@ static void expect_delta(const DecoderShape *s, Layer *layer, Checklist *list) {
 static void expect_latents(const DecoderShape *s, Layer *layer, Checklist *list) {
     const LayerWeights *w = &layer->weights;
     const Latent *l = &s->latent;
-    const bool latent = attends(w) && l->rank > 0;
+    const bool latent = mixes(s, w) && l->rank > 0;
     const Need needed = latent ? REQUIRED : NEVER, of_low = latent && l->q_rank > 0 ? REQUIRED : NEVER;
     const Expected rows[] = {
         {"q_down", &w->q_down, l->q_rank, s->hidden_size, .need = of_low},
@@ -200,12 +205,15 @@ static void expect_latents(const DecoderShape *s, Layer *layer, Checklist *list)
 static void expect_feed_forward(const DecoderShape *s, Layer *layer, Checklist *list) {
     const LayerWeights *w = &layer->weights;
     const Experts *e = &s->experts;
-    const bool experts = w->router.data != NULL, rests = w->part != LAYER_WITHOUT_EXPERTS;
+    const bool experts = w->router.data != NULL, rests = w->part != LAYER_WITHOUT_EXPERTS && feeds(s, w);
     const int64_t n = experts ? e->n : 1, hidden = s->hidden_size,
                   wide = n * (experts                        ? e->size
                               : s->heads_of_layers || !rests ? w->w_up.rows
                                                              : s->intermediate_size);
-    const Need needed = rests ? REQUIRED : OPTIONAL, gate_bias = w->w_gate.data ? OPTIONAL : NEVER,
+    const Need needed = rests         ? REQUIRED
+                        : feeds(s, w) ? OPTIONAL
+                                      : NEVER,
+               gate_bias = w->w_gate.data ? OPTIONAL : NEVER,
                post_norm = !experts    ? OPTIONAL
                            : e->beside ? REQUIRED
                                        : NEVER,
@@ -237,10 +245,12 @@ static void expect_experts(const DecoderShape *s, Layer *layer, Checklist *list)
     const Experts *e = &s->experts;
     const bool experts = w->router.data != NULL;
     const int64_t hidden = s->hidden_size, shared = e->shared_size;
-    const Need of_experts = experts ? OPTIONAL : NEVER, beside = experts && e->beside ? REQUIRED : NEVER,
-               of_shared = !experts || !shared ? NEVER
-                           : attends(w)        ? REQUIRED
-                                               : OPTIONAL;
+    const Need of_experts = experts && feeds(s, w) ? OPTIONAL : NEVER,
+               beside = experts && e->beside ? REQUIRED : NEVER,
+               of_shared = !experts || !shared        ? NEVER
+                           : w->part == LAYER_EXPERTS ? OPTIONAL
+                                                      : REQUIRED,
+               of_shared_gate = w->w_gate.data ? of_shared : NEVER;
     const float offset = s->norm_offset;
     const Expected rows[] = {
         {"router", &w->router, e->n, hidden, .need = of_experts},
@@ -254,7 +264,7 @@ static void expect_experts(const DecoderShape *s, Layer *layer, Checklist *list)
         {"expert_scale", &w->expert_scale, 1, e->n, beside, .vector = &layer->expert_scale},
         {"router_bias", &w->router_bias, 1, e->n, of_experts, .vector = &layer->router_bias},
         {"choice_bias", &w->choice_bias, 1, e->n, of_experts, .vector = &layer->choice_bias},
-        {"shared_gate", &w->shared_gate, shared, hidden, .need = of_shared},
+        {"shared_gate", &w->shared_gate, shared, hidden, .need = of_shared_gate},
         {"shared_up", &w->shared_up, shared, hidden, .need = of_shared},
         {"shared_down", &w->shared_down, hidden, shared, .need = of_shared},
         {"shared_router", &w->shared_router, 1, hidden, .need = of_experts},
@@ -273,7 +283,7 @@ Status cpu_load_layer(Backend *backend, const LayerWeights *host, Layer **out, E
     layer->weights = *host;
     Status status = make_up(cpu, &layer->weights, sizeof layer->weights, error);
     if (!status) {
-        if (attends(host) && layer_heads(s, host->index).recurs)
+        if (mixes(s, host) && layer_heads(s, host->index).recurs)
             expect_delta(s, layer, &list);
         else
             expect_attention(s, layer, &list);

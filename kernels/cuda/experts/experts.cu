@@ -40,10 +40,11 @@ static Linear part_of(const Linear *all, int expert, int n) {
     return one;
 }
 
-static Status rows_call(CudaBackend *cuda, const Weight &w, ExpertRowsCall *c, bool down, Error *error) {
+static Status rows_call(CudaBackend *cuda, const Layer *layer, ExpertRowsCall *c, bool down, Error *error) {
     const DecoderShape *s = cuda->shape;
     const CudaRoutes *r = &cuda->scratch.routes;
-    c->w = w, c->ids = r->ids, c->weights = r->weights;
+    const Weight &w = (down ? layer->down : layer->gate_up).part[0];
+    c->gated = layer->gated, c->w = w, c->ids = r->ids, c->weights = r->weights;
     c->n = cuda->step.n_tokens, c->n_active = s->experts.n_active, c->size = s->experts.size,
     c->hidden = s->hidden_size;
     c->activation = s->activation, c->scales_input = s->experts.scales_input;
@@ -81,11 +82,36 @@ static Status gate_up_each(CudaBackend *cuda, const Layer *layer, void *g, Error
     return for_experts(cuda, [&](int expert, int first, int n) {
         const Linear w = part_of(&layer->gate_up, expert, e->n);
         Gemm gemm = {&w, (const char *)cuda->scratch.routes.pairs + (size_t)first * hidden * bytes, n,
-                     EPILOGUE_GATED, (char *)g + (size_t)first * (size_t)e->size * bytes};
+                     layer->gated ? EPILOGUE_GATED : EPILOGUE_ACTIVATE,
+                     (char *)g + (size_t)first * (size_t)e->size * bytes};
         gemm.bias = layer->b_gate ? layer->b_gate + (int64_t)expert * e->size : NULL;
         gemm.other = layer->b_up ? layer->b_up + (int64_t)expert * e->size : NULL;
-        return gate_up_gemm(cuda, &gemm, true, error);
+        return gate_up_gemm(cuda, &gemm, layer->gated, error);
     });
+}
+
+// What the tiles made of ups without gates, four elements a thread: g [n], a multiple of 8.
+template <class T>
+__global__ void __launch_bounds__(256) activate_ups_kernel(const Activation activation, int64_t n, T *g) {
+    const int64_t i = ((int64_t)blockIdx.x * 256 + threadIdx.x) * 4;
+    let_next_begin();
+    kernels_before();
+    if (i >= n) return;
+    struct alignas(4 * sizeof(T)) Four {
+        T v[4];
+    } four = *(const Four *)(g + i);
+    for (int j = 0; j < 4; j++) four.v[j] = from_float<T>(activate_any(activation, to_float(four.v[j])));
+    *(Four *)(g + i) = four;
+}
+
+static Status activate_ups(CudaBackend *cuda, DType type, void *g, Error *error) {
+    const DecoderShape *s = cuda->shape;
+    const int64_t n = (int64_t)cuda->step.n_tokens * s->experts.n_active * s->experts.size;
+    const int blocks = (int)((n / 4 + 255) / 256);
+    cudaError_t code;
+    WITH_TYPE(type, (code = launch_dependent(cuda, activate_ups_kernel<T>, blocks, 256, 0, s->activation, n,
+                                             (T *)g)));
+    return cuda_check(code, error, "ups of %d tokens", cuda->step.n_tokens);
 }
 
 static Status down_each(CudaBackend *cuda, const Layer *layer, const void *g, Error *error) {
@@ -158,8 +184,9 @@ template <class T> __global__ void __launch_bounds__(256) weigh_kernel(const flo
 static Status shared_gate_up(CudaBackend *cuda, const Layer *layer, void *g, Error *error) {
     const int n = cuda->step.n_tokens, wide = cuda->shape->experts.shared_size;
     void *to = shared_g(cuda, g);
-    Gemm gemm = {&layer->shared_gate_up, cuda->scratch.normed, n, EPILOGUE_GATED, to};
-    Status status = gate_up_gemm(cuda, &gemm, true, error);
+    Gemm gemm = {&layer->shared_gate_up, cuda->scratch.normed, n,
+                 layer->gated ? EPILOGUE_GATED : EPILOGUE_ACTIVATE, to};
+    Status status = gate_up_gemm(cuda, &gemm, layer->gated, error);
     if (status || !layer->shared_routed) return status;
     cudaError_t code;
     WITH_OPERAND(cuda, (code = launch_dependent(cuda, weigh_kernel<T>, n, 256, 0,
@@ -238,7 +265,7 @@ Status experts_gate_up(CudaBackend *cuda, const Layer *layer, const float *x, vo
     if (!status && way == EXPERTS_ROWS) {
         ExpertRowsCall c = {};
         c.in = cuda->scratch.normed, c.g = g, c.bias = layer->b_gate, c.up_bias = layer->b_up;
-        status = rows_call(cuda, layer->gate_up.part[0], &c, false, error);
+        status = rows_call(cuda, layer, &c, false, error);
     } else if (!status) {
         const bool flat = way == EXPERTS_FLAT;
         status = experts_sort(cuda, halved(cuda, layer, way),
@@ -247,6 +274,8 @@ Status experts_gate_up(CudaBackend *cuda, const Layer *layer, const float *x, vo
             status = flat                         ? experts_flat_gate_up(cuda, layer, g, error)
                      : experts_tiled(cuda, layer) ? experts_tile_gate_up(cuda, layer, g, error)
                                                   : gate_up_each(cuda, layer, g, error);
+        if (!status && !layer->gated && (flat || experts_tiled(cuda, layer)))
+            status = activate_ups(cuda, halved(cuda, layer, way) ? DTYPE_F16 : cuda->operand, g, error);
     }
     cuda->step.chosen.gate_up = way == EXPERTS_ROWS          ? "expert rows"
                                 : way == EXPERTS_FLAT        ? "expert flat"
@@ -263,7 +292,7 @@ static Status add_experts(CudaBackend *cuda, const Layer *layer, const void *g, 
     if (way == EXPERTS_ROWS) {
         ExpertRowsCall c = {};
         c.in = g, c.x = x, c.bias = layer->b_down;
-        return rows_call(cuda, layer->down.part[0], &c, true, error);
+        return rows_call(cuda, layer, &c, true, error);
     }
     const Status status = way == EXPERTS_FLAT          ? experts_flat_down(cuda, layer, g, error)
                           : experts_tiled(cuda, layer) ? experts_tile_down(cuda, layer, g, error)

@@ -5,6 +5,7 @@
 //              g [n·n_active, size] = weight · activation(gate) · up;  x += Σ down·g
 //   grouped  of many: pairs of a token and an expert are brought into the order of the experts, then
 //              pairs [.., hidden_size] = rows of normed;  g = activation(gate) · up;  pairs = down·g;  x += Σ weight·pairs
+//              or, without gates, g = up, and then g = activation(g)
 //            in tiles, which find their expert in a table on the device, or by the GEMMs of one expert after the other,
 //            for which the host waits until it knows how many pairs each has
 //   flat     the same in tiles of few pairs, of whatever is between; and of rows that decode
@@ -41,6 +42,7 @@ struct ExpertRowsCall {
     const float *weights;
     int n, n_active, size, hidden;
     Activation activation;
+    bool gated;                  // gate_up: else rows are those of up alone, and bias and up_bias NULL
     bool scales_input;           // gate_up: a weight multiplies gate and up, not their product
     const void *in;              // gate_up: [n, hidden]; down: [n·n_active, size]
     void *g;                     // gate_up

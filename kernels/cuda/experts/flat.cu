@@ -36,7 +36,8 @@ static Status launch(CudaBackend *cuda, const Gemm *g, Error *error) {
 
 Status experts_flat_gate_up(CudaBackend *cuda, const Layer *layer, void *g, Error *error) {
     Gemm gemm = {&layer->gate_up, cuda->scratch.routes.pairs,
-                 cuda->step.n_tokens * cuda->shape->experts.n_active, EPILOGUE_GATED, g};
+                 cuda->step.n_tokens * cuda->shape->experts.n_active,
+                 layer->gated ? EPILOGUE_GATED : EPILOGUE_STORE, g};
     gemm.bias = layer->b_gate, gemm.other = layer->b_up;
     return launch(cuda, &gemm, error);
 }

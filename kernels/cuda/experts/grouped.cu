@@ -25,7 +25,7 @@ static GroupWay way_of(const CudaBackend *cuda, const Layer *layer, const Linear
     const DType type = cuda->operand;
     const int format = w->part[0].format;
     const Activation activation = cuda->shape->activation;
-    const bool gated = w == &layer->gate_up,
+    const bool gated = layer->gated && w == &layer->gate_up,
                plain = !gated || ((activation == ACTIVATION_SILU || activation == ACTIVATION_GELU_TANH) &&
                                   !layer->b_gate && !layer->b_up);
     if (by_mma(cuda, layer)) return GROUPS_BY_MMA;
@@ -86,13 +86,17 @@ Status experts_tile_gate_up(CudaBackend *cuda, const Layer *layer, void *g, Erro
     const GroupWay way = way_of(cuda, layer, &layer->gate_up);
     if (way == GROUPS_UNPACKED || way == GROUPS_BY_MMA) {
         Gemm gemm = {&layer->gate_up, cuda->scratch.routes.pairs,
-                     cuda->step.n_tokens * cuda->shape->experts.n_active, EPILOGUE_GATED, g};
+                     cuda->step.n_tokens * cuda->shape->experts.n_active,
+                     layer->gated ? EPILOGUE_GATED : EPILOGUE_STORE, g};
         gemm.bias = layer->b_gate, gemm.other = layer->b_up;
         return way == GROUPS_BY_MMA ? expert_tiles_gemm(cuda, &gemm, error)
                                     : launch_unpacked(cuda, &gemm, error);
     }
     const void *x = cuda->scratch.routes.pairs;
-    if (cuda->shape->activation == ACTIVATION_SILU)
+    if (!layer->gated)
+        WITH_TYPE_16(cuda->operand, (status = launch_groups<T>(cuda, &layer->gate_up, x,
+                                                               StoreEpilogue<T>{(T *)g, size}, error)));
+    else if (cuda->shape->activation == ACTIVATION_SILU)
         WITH_TYPE_16(cuda->operand,
                      (status = launch_groups<T>(cuda, &layer->gate_up, x,
                                                 GatedEpilogue<T, ACTIVATION_SILU>{(T *)g, size}, error)));

@@ -2,15 +2,17 @@
 // INSTANCES: FORMAT_F32 FORMAT_F16 FORMAT_BF16 FORMAT_Q8 FORMAT_Q8S FORMAT_Q8M FORMAT_Q4 FORMAT_Q4M
 // INSTANCES: FORMAT_IQ4 FORMAT_FP4 FORMAT_Q2 FORMAT_Q3 FORMAT_Q5 FORMAT_Q5M FORMAT_Q6 FORMAT_E4M3 FORMAT_NF4
 //
-// As in gemm/gemv_format.cu a warp has two rows of W on their way at a time: of gate_up a pair of gate and up, of down
+// As in gemm/gemv_format.cu a warp has two rows of W on their way at a time: of gate_up a pair of gate and up, or without gates
+// two neighbours of up, which is a unit then, of down
 // the same row of two experts, one pair of experts after the other, so that the sum over all is the warp's own.
 #include "kernels/cuda/experts/experts.cuh"
 #include "kernels/cuda/gemm/gemv_rows.cuh"
 
 struct ExpertRowsArguments {
     ExpertRowsCall c;
-    int chunks; // of a row
-    int units;  // gate_up: n_active·size; down: hidden
+    int chunks;    // of a row
+    int of_expert; // gate_up: units of one: pairs of rows
+    int units;     // gate_up: n_active·of_expert; down: hidden
 };
 
 // Where a warp is: step `step` of unit `unit`.
@@ -35,8 +37,8 @@ __device__ inline void load_rows(const ExpertRowsArguments &a, const int32_t *id
             if (j >= a.c.n_active) j = 0, cols = 0; // of an odd number, zeros
             row = (int64_t)ids[j] * a.c.hidden + at.unit;
         } else {
-            const int j = at.unit / a.c.size;
-            row = ((int64_t)ids[j] * a.c.size + at.unit - j * a.c.size) * 2 + r;
+            const int j = at.unit / a.of_expert;
+            row = ((int64_t)ids[j] * a.of_expert + at.unit - j * a.of_expert) * 2 + r;
         }
         rows[r].load(a.c.w.data + row * a.c.w.row_bytes, chunk, cols);
     }
@@ -93,10 +95,16 @@ __device__ inline void end_unit(const ExpertRowsArguments &a, int token, const i
         c.x[(int64_t)token * c.hidden + unit] += sum;
         return;
     }
-    const int j = unit / c.size;
-    const int64_t at = (int64_t)ids[j] * c.size + unit - j * c.size;
+    const int j = unit / a.of_expert;
+    const int64_t at = (int64_t)ids[j] * a.of_expert + unit - j * a.of_expert;
     const float inner = c.scales_input ? weights[j] : 1, outer = c.scales_input ? 1 : weights[j];
     first *= inner, second *= inner;
+    if (!c.gated) {
+        T *g = (T *)c.g + (int64_t)token * c.n_active * c.size + 2 * unit;
+        g[0] = from_float<T>(outer * activate_any(c.activation, first));
+        g[1] = from_float<T>(outer * activate_any(c.activation, second));
+        return;
+    }
     if (c.bias) first += c.bias[at];
     if (c.up_bias) second += c.up_bias[at];
     ((T *)c.g)[(int64_t)token * c.n_active * c.size + unit] =
@@ -167,8 +175,9 @@ static cudaError_t launch(const CudaBackend *cuda, const ExpertRowsCall *c) {
     if (code == cudaSuccess)
         code = cudaOccupancyMaxActiveBlocksPerMultiprocessor(&a_sm, kernel, GEMV_WARPS * 32, (size_t)shared);
     if (code != cudaSuccess) return code;
+    const int of_expert = c->gated ? c->size : c->size / 2;
     ExpertRowsArguments a = {*c, (c->w.cols + GemvShape<FORMAT>::FULL - 1) / GemvShape<FORMAT>::FULL,
-                             DOWN ? c->hidden : c->n_active * c->size};
+                             of_expert, DOWN ? c->hidden : c->n_active * of_expert};
     int blocks = (a.units + GEMV_WARPS - 1) / GEMV_WARPS,
         most = (a_sm > 0 ? a_sm : 1) * cuda->device.card.n_sms;
     dim3 grid((unsigned)(blocks < most ? blocks : most), (unsigned)c->n);

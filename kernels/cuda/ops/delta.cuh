@@ -149,7 +149,8 @@ __device__ inline float2 delta_rates(const DeltaArguments &a, int token, int hea
     const float beta = adds ? 0 : product_at(a.rate_rows, a.rates_type, at),
                 decay = product_at(a.rate_rows, a.rates_type, at + (adds ? 0 : a.rule.n_value_heads)) +
                         a.decay_bias[head];
-    const float softplus = decay > 20 ? decay : log1pf(expf(decay));
+    float softplus = decay > 20 ? decay : log1pf(expf(decay));
+    if (adds && softplus < a.rule.least_step) softplus = a.rule.least_step; // NaN stays
     return make_float2(expf(__fmul_rn(-a.decay_rate[head], softplus)),
                        adds ? softplus : 1 / (1 + expf(-beta)));
 }

@@ -38,7 +38,7 @@ Status cuda_narrow(Backend *backend, const Step *step, const NarrowRows *rows, c
                          NARROW_MOST);
     Status status =
         to_front(cuda, step, rows->tokens, (size_t)s->hidden_size * sizeof(float), rows->x, error);
-    if (!status)
+    if (!status && (!kv->recurs || kv->states)) // else no layer left anything there
         status = to_front(cuda, step, rows->tokens, layer_pass_width(s, kv) * operand_bytes(cuda->operand),
                           rows->q, error);
     if (!status && gate.products)

@@ -32,12 +32,22 @@ static int64_t width_of(const DecoderShape *s, const LayerWeights *h) {
     const bool own = s->heads_of_layers || h->part == LAYER_WITHOUT_EXPERTS;
     return h->router.data ? s->experts.size : own ? h->w_up.rows : s->intermediate_size;
 }
-static bool attends(const LayerWeights *h) {
-    return h->part != LAYER_EXPERTS;
+// Whether there is a part that mixes tokens, attention or what stands in its place.
+static bool mixes(const DecoderShape *s, const LayerWeights *h) {
+    return h->part != LAYER_EXPERTS && !layer_heads(s, h->index).no_mixer;
 }
 // Whether there is a feed-forward part.
-static bool rests(const LayerWeights *h) {
-    return h->part != LAYER_WITHOUT_EXPERTS || h->w_up.data;
+static bool rests(const DecoderShape *s, const LayerWeights *h) {
+    return (h->part != LAYER_WITHOUT_EXPERTS || h->w_up.data) && !layer_heads(s, h->index).no_ffn;
+}
+// What a layer has of a part that it lacks; NULL: nothing.
+static const char *layer_excess(const DecoderShape *s, const LayerWeights *h) {
+    const LayerHeads heads = layer_heads(s, h->index);
+    if (heads.no_mixer && (h->wq.data || h->wk.data || h->wv.data || h->wo.data || h->attn_norm.data))
+        return "attention in a layer without it";
+    if (heads.no_ffn && (h->w_up.data || h->w_down.data || h->router.data || h->ffn_norm.data))
+        return "a feed-forward part in a layer without it";
+    return NULL;
 }
 
 static void vectors_of_layer(const DecoderShape *s, const LayerWeights *h, Layer *l,
@@ -47,7 +57,7 @@ static void vectors_of_layer(const DecoderShape *s, const LayerWeights *h, Layer
     const int64_t head = heads.head_dim;
     const float of_router = s->experts.beside ? 1 / sqrtf((float)hidden) : 1;
     const bool rows = layer_norms_rows(s, h), apart = rows || s->head_layer_norms;
-    const bool latent = attends(h) && s->latent.rank > 0, recurs = attends(h) && heads.recurs;
+    const bool latent = mixes(s, h) && s->latent.rank > 0, recurs = mixes(s, h) && heads.recurs;
     const int64_t taps = recurs ? delta_channels(&s->delta) * s->delta.taps : hidden * s->convolution.taps,
                   values = s->delta.n_value_heads, taken = recurs ? delta_channels(&s->delta) : hidden,
                   normed = s->delta.adds ? delta_width(&s->delta) : s->delta.value_dim;
@@ -63,7 +73,7 @@ static void vectors_of_layer(const DecoderShape *s, const LayerWeights *h, Layer
         {"q_norm", &h->q_norm, apart ? head * s->n_heads : head, offset, 1, false, &l->q_norm},
         {"k_norm", &h->k_norm, apart ? head * heads.n_kv_heads : head, offset, 1, false, &l->k_norm},
         {"v_norm", &h->v_norm, head, 0, 1, false, &l->v_norm},
-        {"conv", &h->conv, taps, 0, 1, recurs || (attends(h) && heads.convolves), &l->conv},
+        {"conv", &h->conv, taps, 0, 1, recurs || (mixes(s, h) && heads.convolves), &l->conv},
         {"conv_bias", &h->conv_bias, taken, 0, 1, false, &l->conv_bias},
         {"attn_gate_bias", &h->attn_gate_bias, head * s->n_heads, 0, 1, false, &l->attn_gate_bias},
         {"decay_rate", &h->decay_rate, values, 0, 1, recurs, &l->decay_rate},
@@ -113,14 +123,14 @@ static void lay_out_layer(const DecoderShape *s, const LayerWeights *h, Layer *l
     orders_lay_out(h, layer, a);
     layer->index = h->index, layer->x_scale = h->x_scale != 0 ? h->x_scale : 1;
     layer->xielu = h->xielu;
-    if (attends(h)) {
+    if (mixes(s, h)) {
         heads_lay_out(s, h, layer, a);
         gates_lay_out(s, h, layer, a);
         layer->qkv.input_scale = input_scale(&h->wq, &h->wk, &h->wv);
         layer->out = Linear{{a->weight(&h->wo, hidden)}, 1, (int)hidden, (int)h->wo.cols};
         layer->out.input_scale = h->wo.input_scale;
     }
-    if (!rests(h)) return;
+    if (!rests(s, h)) return;
     const int64_t n = experts_of(s, h), wide = width_of(s, h);
     layer->gated = h->w_gate.data != NULL;
     layer->gate_up = lay_out_gate_up(&h->w_gate, &h->w_up, n * wide, a);
@@ -166,10 +176,10 @@ static Status upload_layer(CudaBackend *cuda, const LayerWeights *h, Layer *laye
     vectors_of_layer(s, h, layer, vectors);
     status = vectors_upload(cuda, vectors, LAYER_VECTORS, error);
     if (!status) status = orders_upload(cuda, h, layer, error);
-    if (!status && attends(h)) status = heads_upload(cuda, h, layer, error);
-    if (!status && attends(h)) status = gates_upload(cuda, h, layer, error);
-    if (!status && attends(h)) status = upload_rows(cuda, &h->wo, &layer->out.part[0], 0, 1, error);
-    if (status || !rests(h)) return status;
+    if (!status && mixes(s, h)) status = heads_upload(cuda, h, layer, error);
+    if (!status && mixes(s, h)) status = gates_upload(cuda, h, layer, error);
+    if (!status && mixes(s, h)) status = upload_rows(cuda, &h->wo, &layer->out.part[0], 0, 1, error);
+    if (status || !rests(s, h)) return status;
     status = upload_gate_up(cuda, &h->w_gate, &h->w_up, &layer->gate_up.part[0], error);
     if (!status) status = upload_rows(cuda, &h->w_down, &layer->down.part[0], 0, 1, error);
     if (!status && layer->token_gate.rows)
@@ -205,13 +215,16 @@ static Status check_experts(const DecoderShape *s, const LayerWeights *h, Error 
         status = error_set(error, STATUS_UNSUPPORTED,
                            "cuda: experts without a norm before them, or with one behind that is not of both "
                            "them and a dense part");
-    if (!status && !h->w_gate.data)
-        status = error_set(error, STATUS_UNSUPPORTED, "cuda: experts without gates");
+    const bool gated = h->w_gate.data;
+    if (!status && !gated && (h->b_up.data || h->b_down.data || s->experts.size % 2))
+        status = error_set(error, STATUS_UNSUPPORTED, "cuda: biases of experts without gates");
     if (!status && (h->w_up.type == DTYPE_W8 || h->w_down.type == DTYPE_W8))
         status = error_set(error, STATUS_UNSUPPORTED, "cuda: experts in %s", dtype_name(DTYPE_W8));
     Format format;
     const bool has_shared = shared > 0 && (h->part == LAYER_WHOLE || h->shared_up.data);
-    if (!status && has_shared && !common_format(h->shared_gate.type, h->shared_up.type, &format))
+    if (!status && has_shared && (h->shared_gate.data != NULL) != gated)
+        return error_set(error, STATUS_UNSUPPORTED, "cuda: gates of experts, or of the shared one, alone");
+    if (!status && has_shared && gated && !common_format(h->shared_gate.type, h->shared_up.type, &format))
         return error_set(error, STATUS_UNSUPPORTED, "cuda: shared_gate is %s and shared_up %s",
                          dtype_name(h->shared_gate.type), dtype_name(h->shared_up.type));
     if (!status && (h->shared_up.type == DTYPE_W8 || h->shared_down.type == DTYPE_W8))
@@ -219,7 +232,7 @@ static Status check_experts(const DecoderShape *s, const LayerWeights *h, Error 
     if (!status && (size_t)hidden * 4 > (128 << 10))
         status = error_set(error, STATUS_UNSUPPORTED, "cuda: a router over %lld elements", (long long)hidden);
     if (status || !has_shared) return status;
-    status = layout_check_matrix("shared_gate", &h->shared_gate, shared, hidden, error);
+    if (gated) status = layout_check_matrix("shared_gate", &h->shared_gate, shared, hidden, error);
     if (!status) status = layout_check_matrix("shared_up", &h->shared_up, shared, hidden, error);
     return status ? status : layout_check_matrix("shared_down", &h->shared_down, hidden, shared, error);
 }
@@ -233,11 +246,12 @@ static Status check_layer(const DecoderShape *s, const LayerWeights *h, Layer *l
     vectors_of_layer(s, h, layer, vectors);
     Status status = vectors_check(vectors, LAYER_VECTORS, error);
     const char *fault = layer_xielu_fault(s, h);
+    if (!fault) fault = layer_excess(s, h);
     if (!status && fault) status = error_set(error, STATUS_UNSUPPORTED, "cuda: %s", fault);
-    if (!status && attends(h)) status = heads_check(s, h, error);
-    if (!status && attends(h)) status = gates_check(s, h, error);
-    if (!status && attends(h)) status = layout_check_matrix("wo", &h->wo, hidden, attended, error);
-    if (status || !rests(h)) return status;
+    if (!status && mixes(s, h)) status = heads_check(s, h, error);
+    if (!status && mixes(s, h)) status = gates_check(s, h, error);
+    if (!status && mixes(s, h)) status = layout_check_matrix("wo", &h->wo, hidden, attended, error);
+    if (status || !rests(s, h)) return status;
     if (s->token_size)
         status = layout_check_matrix("token_gate", &h->token_gate, s->token_size, hidden, error);
     if (!status && s->token_size)

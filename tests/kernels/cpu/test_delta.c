@@ -14,14 +14,15 @@ typedef struct DeltaCase {
 } DeltaCase;
 
 static const DeltaCase CASES[] = {
-    {"as many heads of both", {2, 2, 8, 8, 4, false, false, 1e-3f}},
-    {"two of values for a key", {3, 6, 8, 5, 4, false, false, 1e-3f}},
-    {"in turns", {3, 6, 8, 16, 4, true, false, 1e-3f}},
-    {"four of values for a key", {1, 4, 24, 8, 2, false, false, 1e-3f}},
-    {"only the token itself", {2, 2, 4, 12, 1, false, false, 1e-3f}},
-    {"eight taps", {2, 4, 16, 32, 8, true, false, 1e-3f}},
-    {"a state space", {2, 6, 16, 8, 4, false, true, 1e-3f}},
-    {"a state space of one group", {1, 5, 24, 12, 3, false, true, 1e-3f}},
+    {"as many heads of both", {2, 2, 8, 8, 4, false, false, 1e-3f, 0}},
+    {"two of values for a key", {3, 6, 8, 5, 4, false, false, 1e-3f, 0}},
+    {"in turns", {3, 6, 8, 16, 4, true, false, 1e-3f, 0}},
+    {"four of values for a key", {1, 4, 24, 8, 2, false, false, 1e-3f, 0}},
+    {"only the token itself", {2, 2, 4, 12, 1, false, false, 1e-3f, 0}},
+    {"eight taps", {2, 4, 16, 32, 8, true, false, 1e-3f, 0}},
+    {"a state space", {2, 6, 16, 8, 4, false, true, 1e-3f, 0}},
+    {"a state space of one group", {1, 5, 24, 12, 3, false, true, 1e-3f, 0}},
+    {"a state space with a least step", {2, 4, 16, 8, 4, false, true, 1e-3f, 0.9f}},
 };
 
 // A layer, with everything that it is given.
@@ -148,7 +149,8 @@ static void expect(const Side *s, const float *x, double *y) {
             const int key_head = r->keys_alternate ? head % r->n_key_heads : head / each;
             const double *q = mixed + key_head * r->key_dim, *k = mixed + keys + key_head * r->key_dim,
                          *v = mixed + 2 * keys + head * r->value_dim;
-            const double step = log1p(exp(rates[r->n_value_heads + head] + bias[head])),
+            const double softplus = log1p(exp(rates[r->n_value_heads + head] + bias[head])),
+                         step = r->adds ? fmax(softplus, (double)r->least_step) : softplus,
                          beta = r->adds ? step : sigmoid(rates[head]), decay = exp(-rate[head] * step);
             double *S = state + head * r->key_dim * r->value_dim, *out = y + t * values + head * r->value_dim,
                    squares = 0;
