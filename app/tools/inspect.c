@@ -93,13 +93,22 @@ static void print_recurring(const DecoderShape *s, FILE *out) {
             d->n_value_heads, d->value_dim, d->taps);
 }
 
+// Of layers that are one part alone.
+static void print_parts(const DecoderShape *s, FILE *out) {
+    const int recur = decoder_recurring(s), feed = decoder_without_mixer(s);
+    fprintf(out, "layers        of one part each: %d attend, %d recur, %d are feed-forward parts\n",
+            s->n_layers - recur - feed, recur, feed);
+}
+
 // Where layers differ.
 static void print_layer_heads(const Model *m, FILE *out) {
     const DecoderShape *s = &m->shape;
     int borrowed = 0;
     if (!s->heads_of_layers) return;
     if (s->convolution.taps > 0) return print_convolutions(s, out);
+    if (decoder_without_mixer(s) > 0) print_parts(s, out);
     if (s->delta.n_value_heads > 0) return print_recurring(s, out);
+    if (decoder_without_mixer(s) > 0) return;
     const LayerHeads *last = &s->heads_of_layers[s->n_layers - 1]; // it has no window
     for (int l = 0; l < s->n_layers; l++) borrowed += s->heads_of_layers[l].lender != l;
     fprintf(out, "layers        without a window: heads of %d (%d for keys and values%s)", last->head_dim,

@@ -20,6 +20,7 @@ typedef enum RopeRule {
     ROPE_IN_WINDOWS,        // layers without a window turn nothing
     ROPE_IN_WINDOWS_IF_ANY, // the same, where the files say how long a window is
     ROPE_LISTED, // no_rope_layers says 0 of those that turn nothing, else every no_rope_layer_interval-th
+    ROPE_NEVER,  // no layer turns anything
     // All or none: position_embedding_type says "rope" where they turn, GGUF's rope.scaling.finetuned not that they do not.
     ROPE_SWITCHED,
 } RopeRule;
@@ -134,6 +135,7 @@ typedef enum ExpertLayers {
     EXPERTS_BY_TYPES,     // those that mlp_layer_types calls sparse, else all but the first
     EXPERTS_WITHIN,       // from moe_layer_start_index to moe_layer_end_index, every moe_layer_interval-th
     EXPERTS_LISTED,       // those of moe_layers, else every interleave_moe_layer_step-th
+    EXPERTS_ALONE,        // those that are experts alone (Architecture.one_part), if any is
 } ExpertLayers;
 
 // Sizes of latent attention (ops.h, Latent), where config.json does not say them. rank 0: none.
@@ -165,6 +167,7 @@ typedef struct ExpertRules {
     bool renormalise;      // without a key, or where it is absent
     bool renormalise_key;  // norm_topk_prob means something
     bool guarded;          // Experts.guarded
+    bool ungated;          // neither they nor the shared one have gates
     bool gguf_renormalise; // GGUF's converter leaves unsaid what a model of this kind does
 } ExpertRules;
 
@@ -198,9 +201,9 @@ typedef struct Architecture {
     struct {
         const char *usual, *own; // key of config.json: as LLaMA has it, as this architecture has it
         bool both;               // the class takes either, or shapes of weights prove it; else its own alone
-    } aliases[8];                // those that differ; NULL ends them
+    } aliases[12];               // those that differ; NULL ends them
     Fixed fixed[16];
-    const char *ignored[16]; // keys of config.json that its class takes and that weights or nothing decide
+    const char *ignored[24]; // keys of config.json that its class takes and that weights or nothing decide
     const char *ignored_rope[2]; // the same within rope_scaling and rope_parameters
     const char *ignored_gguf[5]; // the same of GGUF's keys
     // How names of tensors end that are no weights: masks that old files were saved with.
@@ -224,6 +227,13 @@ typedef struct Architecture {
     // They are state spaces (DeltaRule.adds): those that layer_types calls "mamba" or "linear_attention", all without it; in
     // GGUF those without KV heads.
     bool state_space;
+    // Sizes of a state space where config.json does not say them. value_dim 0: heads of values have together the hidden size
+    // times mamba_expand; else a size of their own.
+    DeltaRule usual_space;
+    double
+        least_step; // time_step_min of config.json is DeltaRule.least_step, and this without it; 0: there is none
+    bool
+        one_part; // each layer is one part alone: attention, what stands in its place, or a feed-forward part
     bool gguf_keys_alternate; // DeltaRule.keys_alternate, in GGUF
     bool query_gates;  // each head's rows of MODULE_Q are followed by those of a gate of what attention gives
     bool ffn_adjusted; // config.json's intermediate size is what Lfm2MLP makes its own of

@@ -108,9 +108,10 @@ int64_t model_prefix(const Model *model, const int32_t *tokens, int64_t n) {
 
 int64_t model_idle_parameters(const Model *model) {
     const Experts *e = &model->shape.experts;
-    int64_t layers = 0;
-    for (int l = 0; l < model->shape.n_layers; l++) layers += model->layers[l].router.data != NULL;
-    return layers * (e->n - e->n_active) * 3 * e->size * model->shape.hidden_size;
+    int64_t matrices = 0;
+    for (int l = 0; l < model->shape.n_layers; l++)
+        if (model->layers[l].router.data) matrices += model->layers[l].w_gate.data ? 3 : 2;
+    return matrices * (e->n - e->n_active) * e->size * model->shape.hidden_size;
 }
 
 int64_t model_idle_bytes(const Model *model) {

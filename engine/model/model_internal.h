@@ -81,6 +81,16 @@ Status model_take_convolution(Model *model, const ParamSource *source, int layer
 // feed-forward part.
 Status model_read_delta(Model *model, const ParamSource *source, Error *error);
 Status model_take_delta(Model *model, const ParamSource *source, int layer, Error *error);
+// Of an architecture whose layers are one part alone (Architecture.one_part): which part a layer is.
+typedef enum LayerOfOne { PART_UNKNOWN, PART_RECURS, PART_ATTENDS, PART_DENSE, PART_EXPERTS } LayerOfOne;
+LayerOfOne model_part_of(const ParamSource *source, int layer);
+bool model_has_part(const ParamSource *source, int n_layers, LayerOfOne part);
+// Of how many layers config.json says it, under which key.
+int64_t model_count_parts(const ParamSource *source);
+const char *model_parts_key(const ParamSource *source);
+void model_take_parts(const ParamSource *source); // which are then no longer unread
+// heads [n_layers]: which recur, and which part each lacks.
+Status model_read_parts(const Model *model, const ParamSource *source, LayerHeads *heads, Error *error);
 // Norms of heads that are apart: model->unit_norm, after the experts; and those of a layer.
 Status model_read_unit_norm(Model *model, const ParamSource *source, Error *error);
 Status model_take_head_norms(Model *model, const ParamSource *source, int layer, Error *error);

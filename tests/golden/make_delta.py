@@ -88,10 +88,15 @@ def delta_weights(model, name, dtype):
     return state
 
 
+def choosing(router, logits):
+    """What experts are chosen by."""
+    return logits.sigmoid() + router.e_score_correction_bias.float() if hasattr(router, "e_score_correction_bias") else logits
+
+
 def chosen(model, ids):
     """[(logits of routers, experts taken)] in both cases."""
     found, near, first = [], list(range(len(ids))), len(ids) // 2
-    hooks = [router.register_forward_hook(lambda _, __, out: found.append((out[0].float(), out[2].sort(dim=-1).values)))
+    hooks = [router.register_forward_hook(lambda r, _, out: found.append((choosing(r, out[0].float()), out[2].sort(dim=-1).values)))
              for name, router in model.named_modules() if name.endswith(ROUTERS)]
     for where in (near, near[:first] + [make_dense.GAP + p for p in near[first:]]):
         make_dense.logits_of(model, ids, where)

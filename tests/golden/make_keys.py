@@ -50,7 +50,8 @@ CONVOLUTION = {name: f"convolution/{name}" for name in ("lfm2", "lfm2-own", "lfm
 # Of make_delta.py, likewise.
 DELTA = {name: f"delta/{name}" for name in ("qwen3_next", "qwen3_next-apart", "qwen3_5", "qwen3_5_moe")}
 # Of make_state_space.py, likewise.
-STATE_SPACE = {name: f"state_space/{name}" for name in ("granite4-h", "granite4-h-moe", "granite4-h-rope", "granite4")}
+STATE_SPACE = {name: f"state_space/{name}" for name in ("granite4-h", "granite4-h-moe", "granite4-h-rope", "granite4", "nemotron_h",
+                                                         "nemotron_h-moe", "nemotron_h-steps", "nemotron_h-attends")}
 GONE = "absent" # of a key that is taken out
 FULL, SLIDING = "full_attention", "sliding_attention"
 YARN = dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=16)
@@ -424,6 +425,52 @@ OWN.update({
                  (dict(layer_types=[FULL, FULL]), True), (dict(layer_types=[MAMBA, ATTENTION]), False), (dict(mamba_n_heads=3), None),
                  (dict(mamba_d_conv=0), None), (dict(mamba_conv_bias=False), True), (dict(rope_theta=300.0), True)],
 })
+# Of Nemotron-H.
+PARTS = [
+    (dict(n_groups=1), False), (dict(n_groups=4), False), (dict(n_groups=0), False), (dict(n_groups=GONE), None), (dict(n_groups=None), None),
+    (dict(mamba_n_groups=1), None), (dict(mamba_num_heads=2), False), (dict(mamba_num_heads=0), False), (dict(mamba_num_heads=GONE), None),
+    (dict(mamba_n_heads=5), None), (dict(mamba_head_dim=8), False), (dict(mamba_head_dim=GONE), None), (dict(mamba_head_dim="auto"), None),
+    (dict(mamba_d_head=8), None), (dict(ssm_state_size=4), False), (dict(ssm_state_size=GONE), None), (dict(mamba_d_state=4), None),
+    (dict(conv_kernel=2), None), (dict(conv_kernel=9), False), (dict(conv_kernel=GONE), None), (dict(mamba_d_conv=2), None), (dict(expand=1), True),
+    (dict(expand=GONE), True), (dict(mamba_expand=5), True), (dict(chunk_size=3), True), (dict(mamba_chunk_size=7), True), (dict(use_conv_bias=None), None),
+    (dict(use_conv_bias=True), None), (dict(use_conv_bias=False), None), (dict(mamba_conv_bias=True), None), (dict(mamba_conv_bias=False), None),
+    (dict(use_bias=True), None), (dict(use_bias=False), True), (dict(mamba_proj_bias=True), None), (dict(mamba_proj_bias=GONE), True),
+    (dict(mamba_hidden_act="gelu"), None), (dict(mamba_hidden_act="silu"), True), (dict(mlp_hidden_act="silu"), True), (dict(mlp_hidden_act="gelu"), True),
+    (dict(mlp_hidden_act=GONE), True), (dict(mlp_hidden_act="mish"), None), (dict(hidden_act="silu"), None), (dict(layer_norm_epsilon=0.3), True),
+    (dict(layer_norm_epsilon=GONE), True), (dict(rms_norm_eps=0.3), True), (dict(time_step_min=0.5), True), (dict(time_step_min=0.0), True),
+    (dict(time_step_min=GONE), True), (dict(time_step_min=-1.0), None), (dict(time_step_min=None), None), (dict(mamba_dt_min=0.5), None),
+    (dict(time_step_max=0.2), True), (dict(time_step_floor=0.2), True), (dict(time_step_limit=[0.0, INFINITE]), True), (dict(time_step_limit=[0.9, 1.0]), None),
+    (dict(head_dim=8), False), (dict(head_dim=GONE), None), (dict(attention_head_dim=8), None), (dict(num_key_value_heads=4), False),
+    (dict(num_key_value_heads=None), None), (dict(sliding_window=5), None), (dict(sliding_window=None), True), (dict(attention_bias=True), None),
+    (dict(mlp_bias=True), None), (dict(num_logits_to_keep=3), True), (dict(use_mamba_kernels=False), True), (dict(residual_in_fp32=True), True),
+    (dict(rescale_prenorm_residual=False), True), (dict(mamba_ssm_cache_dtype="float32"), True), (dict(num_query_groups=2), True),
+    (dict(num_nextn_predict_layers=1, mtp_layers_block_type=["attention", "moe"]), True), (dict(mtp_hybrid_override_pattern="*E"), True),
+    (dict(intermediate_size=8), None), (dict(intermediate_size=GONE), None), (dict(partial_rotary_factor=0.5), None), (dict(max_position_embeddings=GONE), True),
+    (dict(moe_latent_size=16), None), (dict(moe_latent_size=None), True), (dict(n_shared_experts=2), None), (dict(n_shared_experts=1), True),
+    (dict(layers_block_type=["other"] * 6), None), (dict(layers_block_type=["mlp"]), None), (dict(layers_block_type=None), None),
+    (dict(layers_block_type=3), None), (dict(layer_types=["mlp"]), None)]
+LETTERS = {"M": MAMBA, "*": ATTENTION, "-": "mlp", "E": "moe"}
+OWN.update({
+    "nemotron_h": PARTS + [(dict(hybrid_override_pattern=GONE, layers_block_type=[LETTERS[part] for part in "M-M*-M"]), True),
+                           (dict(hybrid_override_pattern=GONE, layer_types=[LETTERS[part] for part in "M-M*-M"]), True),
+                           (dict(layers_block_type=[LETTERS[part] for part in "M-M*-M"], num_hidden_layers=GONE), True),
+                           (dict(num_hidden_layers=GONE), True), (dict(num_hidden_layers=9), None), (dict(num_hidden_layers=None), None),
+                           (dict(hybrid_override_pattern="M-M*-"), None), (dict(hybrid_override_pattern="M-M*-X"), None),
+                           (dict(hybrid_override_pattern="MEM*-M"), False), (dict(hybrid_override_pattern="M*M*-M"), False),
+                           (dict(hybrid_override_pattern=GONE), None), (dict(hybrid_override_pattern=""), None), (dict(hybrid_override_pattern=None), None),
+                           (dict(n_routed_experts=4, num_experts_per_tok=2, norm_topk_prob=False, routed_scaling_factor=2.0, n_group=2, topk_group=1,
+                                 moe_intermediate_size=8, moe_shared_expert_intermediate_size=8), True)],
+    "nemotron_h-moe": PARTS + [(dict(n_routed_experts=5), False), (dict(n_routed_experts=GONE), None), (dict(num_experts_per_tok=3), True),
+                               (dict(num_experts_per_tok=GONE), True), (dict(num_experts_per_tok=0), None), (dict(norm_topk_prob=False), True),
+                               (dict(norm_topk_prob=GONE), True), (dict(routed_scaling_factor=1.5), True), (dict(routed_scaling_factor=GONE), True),
+                               (dict(n_group=2, topk_group=1), True), (dict(n_group=GONE, topk_group=GONE), True), (dict(n_group=4), None),
+                               (dict(n_group=2, topk_group=2), True), (dict(moe_intermediate_size=8), False), (dict(moe_intermediate_size=GONE), None),
+                               (dict(moe_shared_expert_intermediate_size=8), False), (dict(moe_shared_expert_intermediate_size=GONE), None),
+                               (dict(moe_shared_expert_overlap=False), True), (dict(hybrid_override_pattern="MMMM*"), True),
+                               (dict(layers_block_type=GONE, hybrid_override_pattern="ME*EME"), True), (dict(num_local_experts=6), None)],
+    "nemotron_h-steps": PARTS + [(dict(norm_topk_prob=True), True), (dict(n_group=1), True), (dict(topk_group=2), True)],
+    "nemotron_h-attends": PARTS,
+})
 CHUNKED = "chunked_attention"
 LONG_MSCALE = dict(type="longrope", short_factor=[1.0, 1.05, 1.1, 1.2, 1.5, 1.9], long_factor=[1.1, 1.6, 2.9, 4.3, 5.1, 6.7],
                    original_max_position_embeddings=100)
@@ -602,7 +649,7 @@ def main():
     for name, models, kinds in (("", MODELS, MODELS), ("dense_", DENSE, dense), ("experts_", EXPERTS, ["llama4_text" if name == "llama4" else name for name in EXPERTS]),
                                 ("latent_", LATENT, LATENT), ("convolution_", CONVOLUTION, ["lfm2", "lfm2_moe"]),
                                 ("delta_", DELTA, ["qwen3_next", "qwen3_5_text", "qwen3_5_moe_text"]),
-                                ("state_space_", STATE_SPACE, ["granitemoehybrid"])):
+                                ("state_space_", STATE_SPACE, ["granitemoehybrid", "nemotron_h"])):
         if not wanted or (name or "first").rstrip("_") in wanted:
             write_set(name, models, kinds)
     with open(os.path.join(OUT, "PROVENANCE.txt"), "w") as f:

@@ -5,7 +5,7 @@ What the files are is said in make_dense.py and make_delta.py, whose helpers thi
 in the form of its makers' own files or of transformers', golden.json and transformers' logits and greedy text. NAME.gguf has the
 same weights under the names and in the order of llama.cpp's converter: rates of decay instead of their logarithms, and negated,
 a norm by group, gates and what they multiply apart, the rows of queries and keys permuted. It adds seeds of the same kinds to
-tests/fuzz/corpus/.
+tests/fuzz/corpus/. Layers of Nemotron-H are one part alone each, in folders and in GGUF.
 
 usage: make_state_space.py [NAME …]  (needs numpy, torch, transformers, safetensors, gguf; all of them: writes PROVENANCE.txt)
 """
@@ -51,6 +51,35 @@ make_dense.MODELS = {
                      **DENSE, **dict(SIZES, num_hidden_layers=2)),
 }
 
+# Nemotron-H. Layers are named by a pattern, as its makers' own files have it, or in a list.
+NEMOTRON = dict(model_type="nemotron_h", hidden_size=48, num_hidden_layers=None, head_dim=16, mamba_num_heads=6, mamba_head_dim=16, n_groups=2,
+                ssm_state_size=16, conv_kernel=4, mlp_hidden_act="relu2", layer_norm_epsilon=1e-5, tie_word_embeddings=False)
+EXPERTS = dict(n_routed_experts=6, num_experts_per_tok=2, moe_intermediate_size=16, moe_shared_expert_intermediate_size=24, n_shared_experts=1,
+               norm_topk_prob=True, routed_scaling_factor=2.5)
+make_dense.MODELS.update({
+    "nemotron_h": dict(hybrid_override_pattern="M-M*-M", attention_bias=False, chunk_size=16, expand=2, mamba_hidden_act="silu", mamba_proj_bias=False,
+                       mlp_bias=False, num_logits_to_keep=1, num_query_groups=2, rescale_prenorm_residual=True, residual_in_fp32=False, rms_norm_eps=1e-5,
+                       sliding_window=None, time_step_floor=0.0001, time_step_limit=[0.0, INFINITE], time_step_max=0.1, time_step_min=0.001, use_bias=False,
+                       use_conv_bias=True, use_mamba_kernels=True, **dict(NEMOTRON, num_hidden_layers=6)),
+    # As transformers 5 saves it.
+    "nemotron_h-moe": dict(layers_block_type=[SPACE, "moe", FULL, "moe", SPACE, "moe"], n_group=1, topk_group=1, time_step_min=0.001,
+                           moe_latent_size=None, moe_shared_expert_overlap=True, num_nextn_predict_layers=0, mtp_layers_block_type=[FULL, "moe"],
+                           **NEMOTRON, **EXPERTS),
+    # All parts, experts in groups, steps of time of which many are cut off, no biases in the convolution, numbers that are not said, and
+    # tensors of layers that predict further tokens.
+    "nemotron_h-steps": dict(layers_block_type=["mlp", ATTENTION, MAMBA, "moe", MAMBA], n_group=2, topk_group=1, time_step_min=0.3, use_conv_bias=False,
+                             num_nextn_predict_layers=1, mtp_hybrid_override_pattern="*E",
+                             **dict(NEMOTRON, mamba_num_heads=3, mamba_head_dim=24, n_groups=3, ssm_state_size=8, conv_kernel=3, intermediate_size=56),
+                             **dict(EXPERTS, norm_topk_prob=False)),
+    # None of its layers recurs.
+    "nemotron_h-attends": dict(hybrid_override_pattern="*--*", **dict(NEMOTRON, num_hidden_layers=4)),
+})
+
+make_delta.ROUTERS += ("mixer.gate",)
+usual_weights = make_dense.random_weights
+# A class that knows experts has numbers of them also where no layer is of them.
+make_dense.random_weights = lambda model, name, dtype: (usual_weights if name.startswith("granite") or "moe" in model.config.layer_types
+                                                        else make_delta.delta_weights)(model, name, dtype)
 usual_config = make_dense.class_config
 # Files have infinity in a form of their own, which is what is meant without it.
 make_dense.class_config = lambda values: usual_config({key: value for key, value in values.items() if key != "time_step_limit"})
@@ -58,6 +87,12 @@ make_dense.class_config = lambda values: usual_config({key: value for key, value
 
 def in_own_names(state, config, kind):
     """Experts as the makers' own files have them, which transformers 5 saves as well."""
+    if kind == "nemotron_h":
+        own = {"mtp.layers.0.enorm.weight": torch.ones(config.hidden_size)} if config.num_nextn_predict_layers else {}
+        for key, value in state.items():
+            key, (stem, _, what) = key.replace("model.", "backbone."), key.replace("model.", "backbone.").partition(".experts.")
+            own.update({f"{stem}.experts.{i}.{what}.weight": expert.contiguous() for i, expert in enumerate(value)} if what else {key: value})
+        return own
     return {key.replace("experts.gate_up_proj", "input_linear.weight").replace("experts.down_proj", "output_linear.weight")
             .replace("router.weight", "router.layer.weight"): value for key, value in state.items()}
 
@@ -97,6 +132,71 @@ def gguf_tensors(config, key, value):
         yield f"{to}{NAMES[stem]}.{kind}", value.squeeze(1) if rest == "mamba.conv1d.weight" else value
 
 
+NEMOTRON_NAMES = {"norm": "attn_norm", "mixer.q_proj": "attn_q", "mixer.k_proj": "attn_k", "mixer.v_proj": "attn_v", "mixer.o_proj": "attn_output",
+                  "mixer.in_proj": "ssm_in", "mixer.conv1d": "ssm_conv1d", "mixer.norm": "ssm_norm", "mixer.out_proj": "ssm_out",
+                  "mixer.up_proj": "ffn_up", "mixer.down_proj": "ffn_down", "mixer.gate": "ffn_gate_inp",
+                  "mixer.shared_experts.up_proj": "ffn_up_shexp", "mixer.shared_experts.down_proj": "ffn_down_shexp"}
+NEMOTRON_WHOLE = {"mixer.A_log": "ssm_a", "mixer.D": "ssm_d", "mixer.dt_bias": "ssm_dt.bias", "mixer.gate.e_score_correction_bias": "exp_probs_b.bias",
+                  "mixer.experts.up_proj": "ffn_up_exps.weight", "mixer.experts.down_proj": "ffn_down_exps.weight"}
+NEMOTRON_HEAD = {"model.embeddings.weight": "token_embd.weight", "model.norm_f.weight": "output_norm.weight", "lm_head.weight": "output.weight"}
+
+
+def nemotron_tensor(config, key, value):
+    if key in NEMOTRON_HEAD:
+        return NEMOTRON_HEAD[key], value
+    layer, rest = key.removeprefix("model.layers.").split(".", 1)
+    to, (stem, _, kind) = f"blk.{layer}.", rest.rpartition(".")
+    if rest in NEMOTRON_WHOLE:
+        value = -np.exp(value) if rest == "mixer.A_log" else value
+        return to + NEMOTRON_WHOLE[rest], value[:, None] if rest in ("mixer.A_log", "mixer.D") else value
+    if stem in ("mixer.q_proj", "mixer.k_proj"): # which changes nothing where heads do not turn
+        value = make_dense.permuted(value, config.num_attention_heads if "q_proj" in stem else config.num_key_value_heads)
+    if stem == "mixer.norm":
+        value = value.reshape(config.n_groups, -1)
+    return f"{to}{NEMOTRON_NAMES[stem]}.{kind}", value.squeeze(1) if rest == "mixer.conv1d.weight" else value
+
+
+def make_nemotron_gguf(name, config, state):
+    kinds, mixes = config.layers_block_type, "moe" in config.layers_block_type
+    writer = gguf.GGUFWriter(os.path.join(OUT, f"{name}.gguf"), "nemotron_h_moe" if mixes else "nemotron_h")
+    writer.add_name(f"palaver golden {name}")
+    writer.add_context_length(config.max_position_embeddings)
+    writer.add_vocab_size(config.vocab_size)
+    writer.add_embedding_length(config.hidden_size)
+    writer.add_block_count(len(kinds))
+    writer.add_feed_forward_length([config.moe_intermediate_size if kind == "moe" else config.intermediate_size if kind == "mlp" else 0 for kind in kinds])
+    writer.add_head_count(config.num_attention_heads)
+    writer.add_head_count_kv([config.num_key_value_heads if kind == FULL else 0 for kind in kinds])
+    writer.add_key_length(config.head_dim)
+    writer.add_value_length(config.head_dim)
+    writer.add_layer_norm_rms_eps(config.layer_norm_epsilon)
+    writer.add_layer_norm_eps(config.layer_norm_epsilon)
+    writer.add_rope_dimension_count(config.head_dim)
+    writer.add_rope_scaling_finetuned(False)
+    writer.add_ssm_conv_kernel(config.conv_kernel)
+    writer.add_ssm_state_size(config.ssm_state_size)
+    writer.add_ssm_group_count(config.n_groups)
+    writer.add_ssm_inner_size(config.mamba_num_heads * config.mamba_head_dim)
+    writer.add_ssm_time_step_rank(config.mamba_num_heads)
+    if mixes:
+        writer.add_expert_count(config.n_routed_experts)
+        writer.add_expert_used_count(config.num_experts_per_tok)
+        writer.add_expert_feed_forward_length(config.moe_intermediate_size)
+        writer.add_expert_shared_feed_forward_length(config.moe_shared_expert_intermediate_size)
+        writer.add_expert_shared_count(config.n_shared_experts)
+        writer.add_expert_weights_norm(config.norm_topk_prob)
+        writer.add_expert_weights_scale(config.routed_scaling_factor)
+        writer.add_expert_group_count(config.n_group)
+    for key, tensor in state.items():
+        add_tensor(writer, *nemotron_tensor(config, key, tensor.float().numpy()), tensor.dtype)
+    finish(writer)
+
+
+def add_tensor(writer, to, value, dtype):
+    half = value.ndim >= 2 and not any(part in to for part in ("norm", "ssm_conv1d", "ssm_a", "ssm_d", "ffn_gate_inp"))
+    writer.add_tensor(to, np.ascontiguousarray(value.astype(np.float16 if half and dtype == torch.float16 else np.float32)))
+
+
 def make_gguf(name, config, state):
     writer = gguf.GGUFWriter(os.path.join(OUT, f"{name}.gguf"), "granitehybrid" if SPACE in config.layer_types else "granite")
     writer.add_name(f"palaver golden {name}")
@@ -127,9 +227,7 @@ def make_gguf(name, config, state):
         if key == "lm_head.weight" and config.tie_word_embeddings:
             continue
         for to, value in gguf_tensors(config, key, tensor.float().numpy()):
-            half = value.ndim >= 2 and not any(part in to for part in ("norm", "ssm_conv1d", "ssm_a", "ssm_d", "ffn_gate_inp"))
-            writer.add_tensor(to, np.ascontiguousarray(value.astype(np.float16 if half and tensor.dtype == torch.float16
-                                                                    else np.float32)))
+            add_tensor(writer, to, value, tensor.dtype)
     finish(writer)
 
 
@@ -137,6 +235,7 @@ def make_corpus():
     corpus = os.path.join(os.path.dirname(OUT), "..", "fuzz", "corpus")
     for name in make_dense.MODELS:
         shutil.copyfile(os.path.join(OUT, name, "config.json"), os.path.join(corpus, "fuzz_config_json", name))
+    make_small_nemotron(os.path.join(corpus, "fuzz_gguf", "nemotron_h_moe.gguf"))
     writer = gguf.GGUFWriter(os.path.join(corpus, "fuzz_gguf", "granitehybrid.gguf"), "granitehybrid")
     writer.add_context_length(64)
     writer.add_embedding_length(8)
@@ -172,9 +271,45 @@ def make_corpus():
     finish(writer)
 
 
+def make_small_nemotron(path):
+    writer = gguf.GGUFWriter(path, "nemotron_h_moe")
+    writer.add_context_length(64)
+    writer.add_embedding_length(8)
+    writer.add_block_count(3)
+    writer.add_feed_forward_length([0, 8, 0])
+    writer.add_head_count(2)
+    writer.add_head_count_kv([0, 0, 1])
+    writer.add_key_length(4)
+    writer.add_layer_norm_rms_eps(1e-5)
+    writer.add_ssm_conv_kernel(3)
+    writer.add_ssm_state_size(4)
+    writer.add_ssm_group_count(1)
+    writer.add_ssm_time_step_rank(2)
+    writer.add_ssm_inner_size(16)
+    writer.add_expert_count(2)
+    writer.add_expert_used_count(1)
+    writer.add_expert_feed_forward_length(8)
+    writer.add_expert_shared_feed_forward_length(8)
+    shapes = {"token_embd.weight": (8, 8), "output_norm.weight": (8,), "output.weight": (8, 8)}
+    for layer, own in enumerate(({"ssm_in.weight": (42, 8), "ssm_conv1d.weight": (24, 3), "ssm_conv1d.bias": (24,), "ssm_dt.bias": (2,),
+                                  "ssm_a": (2, 1), "ssm_d": (2, 1), "ssm_norm.weight": (1, 16), "ssm_out.weight": (8, 16)},
+                                 {"ffn_gate_inp.weight": (2, 8), "exp_probs_b.bias": (2,), "ffn_up_exps.weight": (2, 8, 8), "ffn_down_exps.weight": (2, 8, 8),
+                                  "ffn_up_shexp.weight": (8, 8), "ffn_down_shexp.weight": (8, 8)},
+                                 {"attn_q.weight": (8, 8), "attn_k.weight": (4, 8), "attn_v.weight": (4, 8), "attn_output.weight": (8, 8)})):
+        shapes.update({f"blk.{layer}.{name}": shape for name, shape in {"attn_norm.weight": (8,), **own}.items()})
+    rng = rng_of("small", "gguf")
+    for name, shape in shapes.items():
+        value = rng.standard_normal(shape)
+        writer.add_tensor(name, (-np.exp(value) if name.endswith("ssm_a") else value).astype(np.float32))
+    finish(writer)
+
+
 def make_one(name, report, index):
     config, _, state = make_dense.make_model(name, report, index)
-    make_gguf(name, config, state)
+    if name in ("nemotron_h", "nemotron_h-moe"): # of the others no GGUF file can have what they are made for
+        make_nemotron_gguf(name, config, state)
+    elif name.startswith("granite"):
+        make_gguf(name, config, state)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
-// State spaces (Mamba 2) among layers that attend: Granite 4 H, dense and with experts. Some of its models have layers that
-// attend only.
+// State spaces (Mamba 2) among layers that attend: Granite 4 H, dense and with experts, of whose models some have layers that
+// attend only; and Nemotron-H, dense and with experts, whose layers are one part alone each.
 #include "engine/model/architectures/architectures.h"
 
 #define STATE_SPACE_NAMES                                                                                    \
@@ -23,12 +23,78 @@
               {NULL, {"hidden_act"}, 0, "another activation", "silu"},                                       \
               {NULL, {"normalization_function"}, 0, "another norm", "rmsnorm"},                              \
               {NULL, {"mamba_proj_bias"}, 0, "biases of layers that recur"}},                                \
-    .recurs = true, .state_space = true, .gguf_gate_apart = true, .bias_keys = BIAS_QKV | BIAS_O,            \
-    .fixed_act = true, .head_dim_told = true, .gguf_rope = ROPE_INTERLEAVED, .rope_rule = ROPE_SWITCHED,     \
-    GRANITE_SCALES, .norm_eps = 1e-6, .default_context = 2048
+    .recurs = true, .state_space = true,                                                                     \
+    .usual_space = {.n_key_heads = 1, .n_value_heads = 128, .key_dim = 256, .taps = 4},                      \
+    .gguf_gate_apart = true, .bias_keys = BIAS_QKV | BIAS_O, .fixed_act = true, .head_dim_told = true,       \
+    .gguf_rope = ROPE_INTERLEAVED, .rope_rule = ROPE_SWITCHED, GRANITE_SCALES, .norm_eps = 1e-6,             \
+    .default_context = 2048
 
 // How it is computed, and how weights began.
 #define STATE_SPACE_IGNORED "mamba_chunk_size", "init_method"
+
+// Its keys of config.json, some of which had other names.
+#define NEMOTRON_ALIASES                                                                                     \
+    {"rms_norm_eps", "layer_norm_epsilon"}, {"hidden_act", "mlp_hidden_act"},                                \
+        {"layer_types", "layers_block_type", true}, {"head_dim", "attention_head_dim", true},                \
+        {"mamba_n_groups", "n_groups", true}, {"mamba_n_heads", "mamba_num_heads"},                          \
+        {"mamba_d_head", "mamba_head_dim"}, {"mamba_d_state", "ssm_state_size"},                             \
+        {"mamba_d_conv", "conv_kernel", true}, {"mamba_conv_bias", "use_conv_bias", true}, {                 \
+        "num_local_experts", "n_routed_experts", true                                                        \
+    }
+
+#define NEMOTRON_NAMES                                                                                       \
+    .base = "backbone.", .layer = "layers.%d.",                                                              \
+    .modules = {[MODULE_ATTN_NORM] = "norm",                                                                 \
+                [MODULE_Q] = "mixer.q_proj",                                                                 \
+                [MODULE_K] = "mixer.k_proj",                                                                 \
+                [MODULE_V] = "mixer.v_proj",                                                                 \
+                [MODULE_O] = "mixer.o_proj",                                                                 \
+                [MODULE_DELTA_QKV_GATE] = "mixer.in_proj",                                                   \
+                [MODULE_DELTA_CONV] = "mixer.conv1d",                                                        \
+                [MODULE_DELTA_NORM] = "mixer.norm",                                                          \
+                [MODULE_DELTA_OUT] = "mixer.out_proj",                                                       \
+                [MODULE_DELTA_RATES] = "mixer.A_log",                                                        \
+                [MODULE_DELTA_BIAS] = "mixer.dt_bias",                                                       \
+                [MODULE_DELTA_SKIP] = "mixer.D",                                                             \
+                [MODULE_UP] = "mixer.up_proj",                                                               \
+                [MODULE_DOWN] = "mixer.down_proj",                                                           \
+                [MODULE_EMBEDDING] = "embeddings",                                                           \
+                [MODULE_NORM] = "norm_f",                                                                    \
+                [MODULE_OUTPUT] = "lm_head"}
+
+// How it is computed, how weights began, what its class does not read, and what layers that predict further tokens are like.
+#define NEMOTRON_VALUES                                                                                      \
+    .aliases = {NEMOTRON_ALIASES},                                                                           \
+    .fixed = {NO_ATTENTION_BIAS,                                                                             \
+              NO_MLP_BIAS,                                                                                   \
+              {NULL, {"use_bias"}, 0, "biases of layers that recur"},                                        \
+              {NULL, {"mamba_proj_bias"}, 0, "biases of layers that recur"},                                 \
+              {NULL, {"mamba_hidden_act"}, 0, "another activation of layers that recur", "silu"},            \
+              {NULL, {"sliding_window", "attention.sliding_window"}, -1, "windows"},                         \
+              {NULL, {"n_shared_experts"}, 1, "another number of experts that every token takes"},           \
+              {NULL, {"moe_latent_size", "moe_latent_size"}, -1, "experts of latents"}},                     \
+    .ignored = {"chunk_size",                                                                                \
+                "mamba_chunk_size",                                                                          \
+                "expand",                                                                                    \
+                "mamba_expand",                                                                              \
+                "mamba_ssm_cache_dtype",                                                                     \
+                "moe_shared_expert_overlap",                                                                 \
+                "mtp_hybrid_override_pattern",                                                               \
+                "mtp_layers_block_type",                                                                     \
+                "num_logits_to_keep",                                                                        \
+                "num_nextn_predict_layers",                                                                  \
+                "num_query_groups",                                                                          \
+                "rescale_prenorm_residual",                                                                  \
+                "residual_in_fp32",                                                                          \
+                "rms_norm_eps",                                                                              \
+                "time_step_floor",                                                                           \
+                "time_step_max",                                                                             \
+                "use_mamba_kernels"},                                                                        \
+    .ignored_gguf = {"expert_shared_count", "attention.layer_norm_epsilon"}, .predicts_further = true,       \
+    .further = "mtp.", .recurs = true, .state_space = true, .one_part = true,                                \
+    .usual_space = {.n_key_heads = 8, .n_value_heads = 128, .key_dim = 128, .value_dim = 64, .taps = 4},     \
+    .least_step = 0.001, .activation = ACTIVATION_RELU2, .rope_rule = ROPE_NEVER, .norm_eps = 1e-5,          \
+    .default_context = 4096, .default_head_dim = 128
 
 static const Architecture ROWS[] = {
     // The part that stands beside experts is then all of the feed-forward part.
@@ -49,6 +115,30 @@ static const Architecture ROWS[] = {
      STATE_SPACE_VALUES,
      .experts = {GRANITE_EXPERTS, .shared_size = "shared_intermediate_size",
                  .shared = {NULL, "shared_mlp.input_linear", "shared_mlp.output_linear"}}},
+    // Whether there are experts its layers say; GGUF files say it in their names.
+    {.name = "nemotron_h",
+     .gguf = "nemotron_h_moe",
+     NEMOTRON_NAMES,
+     NEMOTRON_VALUES,
+     .experts = {.there = true,
+                 .ungated = true,
+                 .n = 8,
+                 .n_active = 2,
+                 .names = {{.router = "mixer.gate",
+                            .choice_bias = "mixer.gate.e_score_correction_bias",
+                            .up = "mixer.experts.%d.up_proj.weight",
+                            .down = "mixer.experts.%d.down_proj.weight"}},
+                 .size = "moe_intermediate_size",
+                 .shared_size = "moe_shared_expert_intermediate_size",
+                 .shared = {NULL, "mixer.shared_experts.up_proj", "mixer.shared_experts.down_proj"},
+                 .layers = EXPERTS_ALONE,
+                 .scale_key = true,
+                 .groups = true,
+                 .score = ROUTER_SIGMOID,
+                 .renormalise = true,
+                 .renormalise_key = true,
+                 .gguf_renormalise = true}},
+    {.name = "nemotron_h", .gguf = "nemotron_h", NEMOTRON_NAMES, NEMOTRON_VALUES},
 };
 
 const ArchitectureFamily architectures_state_space = {ROWS, sizeof ROWS / sizeof *ROWS};

@@ -339,6 +339,8 @@ Status model_read_shape(Model *model, const ParamSource *source, Error *error) {
     DecoderShape *shape = &model->shape;
     const Architecture *a = source->architecture;
     Status status = STATUS_OK;
+    if (a->one_part && source->config && model_count_parts(source) <= MODEL_MAX_LAYERS)
+        shape->n_layers = (int)model_count_parts(source); // which is said once
     for (size_t i = 0; i < sizeof SIZES / sizeof *SIZES && !status; i++) {
         bool is_intermediate = SIZES[i].offset == SHAPE(intermediate_size); // the last: hidden_size is known
         if (is_intermediate && a->ffn_ratio * (int64_t)shape->hidden_size <= MAX_INTERMEDIATE)

@@ -41,6 +41,7 @@ static Status kinds_from_config(const Model *model, const ParamSource *source, L
     const json_t *types = json_object_get(source->config, name);
     const bool state_space = source->architecture->state_space;
     const int n = model->shape.n_layers;
+    if (source->architecture->one_part) return model_read_parts(model, source, heads, error);
     unread_take_key(source, NULL, name);
     if (json_same(types, json_object_get(source->config, "layer_types")))
         unread_take_key(source, NULL, "layer_types");
@@ -62,6 +63,7 @@ static Status kinds_from_config(const Model *model, const ParamSource *source, L
 static Status kinds_from_gguf(const Model *model, const ParamSource *source, LayerHeads *heads,
                               Error *error) {
     char text[KEY_SIZE];
+    if (source->architecture->one_part) return model_read_parts(model, source, heads, error);
     if (source->architecture->state_space) {
         const Status status = model_find_headless(model, source, heads, error);
         for (int l = 0; l < model->shape.n_layers && !status; l++) heads[l].recurs = heads[l].n_kv_heads == 0;
@@ -91,8 +93,8 @@ enum { MOST_HEADS = 1 << 12, MOST_DIM = 256 };
 
 typedef struct DeltaSize {
     Key key;
-    size_t offset; // of an int in DeltaRule
-    int most, usual;
+    size_t offset;   // of an int in DeltaRule
+    int most, usual; // usual 0: as Architecture.usual_space has it
 } DeltaSize;
 
 // Of the delta rule, and of state spaces.
@@ -102,14 +104,15 @@ static const DeltaSize SIZES[][5] = {
      {{"linear_key_head_dim", "ssm.state_size"}, offsetof(DeltaRule, key_dim), MOST_DIM, 128},
      {{"linear_value_head_dim", NULL}, offsetof(DeltaRule, value_dim), MOST_DIM, 128},
      {{"linear_conv_kernel_dim", "ssm.conv_kernel"}, offsetof(DeltaRule, taps), CONVOLUTION_MOST_TAPS, 4}},
-    {{{"mamba_n_groups", "ssm.group_count"}, offsetof(DeltaRule, n_key_heads), MOST_HEADS, 1},
-     {{"mamba_n_heads", "ssm.time_step_rank"}, offsetof(DeltaRule, n_value_heads), MOST_HEADS, 128},
-     {{"mamba_d_state", "ssm.state_size"}, offsetof(DeltaRule, key_dim), MOST_DIM, 256},
+    {{{"mamba_n_groups", "ssm.group_count"}, offsetof(DeltaRule, n_key_heads), MOST_HEADS, 0},
+     {{"mamba_n_heads", "ssm.time_step_rank"}, offsetof(DeltaRule, n_value_heads), MOST_HEADS, 0},
+     {{"mamba_d_state", "ssm.state_size"}, offsetof(DeltaRule, key_dim), MOST_DIM, 0},
      {{NULL, NULL}, offsetof(DeltaRule, value_dim), MOST_DIM, 0},
-     {{"mamba_d_conv", "ssm.conv_kernel"}, offsetof(DeltaRule, taps), CONVOLUTION_MOST_TAPS, 4}},
+     {{"mamba_d_conv", "ssm.conv_kernel"}, offsetof(DeltaRule, taps), CONVOLUTION_MOST_TAPS, 0}},
 };
 
 static Status refuse_size(const ParamSource *source, const char *key, int64_t value, int most, Error *error) {
+    if (source->config) key = source_config_key(source, key);
     const char *own = source->config ? "" : source->architecture->gguf, *dot = source->config ? "" : ".";
     if (value == INT64_MIN)
         return error_set(error, STATUS_FILE, "%s: %s%s%s is missing", source->path, own, dot, key);
@@ -134,7 +137,7 @@ static Status read_gguf_values(DeltaRule *d, const ParamSource *source, Error *e
 }
 
 // In config.json of a state space they have together the hidden size, expanded.
-static Status read_space_values(DeltaRule *d, int hidden_size, const ParamSource *source, Error *error) {
+static Status read_expanded(DeltaRule *d, int hidden_size, const ParamSource *source, Error *error) {
     static const char HEAD[] = "mamba_d_head";
     const json_t *head = json_object_get(source->config, HEAD);
     const bool follows = !head || (json_is_string(head) && strcmp(json_string_value(head), "auto") == 0);
@@ -157,6 +160,30 @@ static Status read_space_values(DeltaRule *d, int hidden_size, const ParamSource
     return STATUS_OK;
 }
 
+// Or a size of their own.
+static Status read_space_values(DeltaRule *d, int hidden_size, const ParamSource *source, Error *error) {
+    static const Key HEAD = {"mamba_d_head", NULL};
+    int64_t dim = source->architecture->usual_space.value_dim;
+    if (dim == 0) return read_expanded(d, hidden_size, source, error);
+    Status status = param_integer(source, HEAD, &dim, error);
+    if (!status && (dim < 1 || dim > MOST_DIM)) status = refuse_size(source, HEAD.hf, dim, MOST_DIM, error);
+    d->value_dim = (int)dim;
+    return status;
+}
+
+// GGUF files do not say it, and llama.cpp has none.
+static Status read_least_step(DeltaRule *d, const ParamSource *source, Error *error) {
+    static const Key KEY = {"time_step_min", NULL};
+    double least = source->architecture->least_step;
+    if (!source->config || least == 0) return STATUS_OK;
+    Status status = param_number(source, KEY, &least, error);
+    if (!status && !(least >= 0 && least < 1e6))
+        status = error_set(error, STATUS_FILE, "%s: %s is %g; it must not be negative", source->path, KEY.hf,
+                           least);
+    d->least_step = (float)least;
+    return status;
+}
+
 // The class cuts steps of time off beyond its limits, of which the usual ones leave all.
 static Status check_limits(const ParamSource *source, Error *error) {
     static const char KEY[] = "time_step_limit";
@@ -176,24 +203,29 @@ static Status check_limits(const ParamSource *source, Error *error) {
 static Status read_sizes(DeltaRule *d, const DecoderShape *s, const ParamSource *source, Error *error) {
     const bool config = source->config, space = source->architecture->state_space;
     const DeltaSize *sizes = SIZES[space];
+    const DeltaRule *usual = &source->architecture->usual_space;
     Status status = config && space ? check_limits(source, error) : STATUS_OK;
     for (size_t i = 0; i < sizeof *SIZES / sizeof **SIZES && !status; i++) {
         const char *key = config ? sizes[i].key.hf : sizes[i].key.gguf;
+        int *to = (int *)(void *)((char *)d + sizes[i].offset);
         int64_t value = config ? sizes[i].usual : INT64_MIN;
+        if (config && space) value = *(const int *)(const void *)((const char *)usual + sizes[i].offset);
         if (!key) continue;
         status = param_integer(source, sizes[i].key, &value, error);
         if (!status && (value < 1 || value > sizes[i].most))
             status = refuse_size(source, key, value, sizes[i].most, error);
-        if (!status) *(int *)(void *)((char *)d + sizes[i].offset) = (int)value;
+        if (!status) *to = (int)value;
     }
     if (!status && !config) status = read_gguf_values(d, source, error);
     if (!status && config && space) status = read_space_values(d, s->hidden_size, source, error);
+    if (!status) status = read_least_step(d, source, error);
     if (status) return status;
     if (d->n_value_heads % d->n_key_heads != 0)
-        return error_set(error, STATUS_UNSUPPORTED,
-                         "%s: %d heads of values (%s) cannot share %d of keys (%s) evenly", source->path,
-                         d->n_value_heads, config ? sizes[1].key.hf : sizes[1].key.gguf, d->n_key_heads,
-                         config ? sizes[0].key.hf : sizes[0].key.gguf);
+        return error_set(
+            error, STATUS_UNSUPPORTED, "%s: %d heads of values (%s) cannot share %d of keys (%s) evenly",
+            source->path, d->n_value_heads,
+            config ? source_config_key(source, sizes[1].key.hf) : sizes[1].key.gguf, d->n_key_heads,
+            config ? source_config_key(source, sizes[0].key.hf) : sizes[0].key.gguf);
     d->keys_alternate = !config && source->architecture->gguf_keys_alternate;
     d->adds = space;
     return STATUS_OK;
@@ -234,7 +266,7 @@ static Status read_conv_bias(Model *model, const ParamSource *source, Error *err
 
 Status model_read_delta(Model *model, const ParamSource *source, Error *error) {
     DecoderShape *s = &model->shape;
-    bool some = false, all = true;
+    bool differ = false, attends = false, recurs = false;
     if (!source->architecture->recurs) return STATUS_OK;
     DeltaRule delta = {0};
     LayerHeads *heads = calloc((size_t)s->n_layers, sizeof *heads);
@@ -248,22 +280,26 @@ Status model_read_delta(Model *model, const ParamSource *source, Error *error) {
     if (!status) status = read_sizes(&delta, s, source, error);
     if (!status && source->architecture->state_space) status = read_conv_bias(model, source, error);
     if (!status) status = check_sections(model, source, error);
-    for (int l = 0; l < s->n_layers && !status; l++) some |= heads[l].recurs, all &= heads[l].recurs;
-    if (!status && all)
+    for (int l = 0; l < s->n_layers && !status; l++) {
+        differ |= heads[l].recurs || heads[l].no_mixer || heads[l].no_ffn;
+        attends |= !heads[l].recurs && !heads[l].no_mixer;
+        recurs |= heads[l].recurs;
+    }
+    if (!status && !attends)
         status = error_set(error, STATUS_UNSUPPORTED,
                            "%s: none of %d layers attends; palaver runs models of which one does",
                            source->path, s->n_layers);
-    if (status || !some) { // where all attend they are alike
+    if (status || !differ) { // where all attend they are alike
         free(heads);
         if (turns) free(ropes);
         return status;
     }
     for (int l = 0; l < s->n_layers; l++) {
         heads[l].n_kv_heads = s->n_kv_heads, heads[l].head_dim = s->head_dim, heads[l].lender = l;
-        ropes[l] = heads[l].recurs || !turns ? -1 : 0;
+        ropes[l] = heads[l].recurs || heads[l].no_mixer || !turns ? -1 : 0;
     }
     delta.norm_eps = (float)((double)s->norm_eps * model->residual_scale * model->residual_scale);
-    s->delta = delta;
+    if (recurs) s->delta = delta;
     s->heads_of_layers = model->layer_heads = heads, s->rope.of_layers = model->layer_ropes = ropes;
     model->usual_intermediate = s->intermediate_size;
     return STATUS_OK;

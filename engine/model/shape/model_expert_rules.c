@@ -200,6 +200,8 @@ bool model_expects_experts(const ParamSource *source, int layer) {
         return json_is_array(json_object_get(source->config, "moe_layers"))
                    ? is_listed(json_object_get(source->config, "moe_layers"), layer)
                    : every > 0 && (layer + 1) % every == 0;
+    case EXPERTS_ALONE:
+        return model_part_of(source, layer) == PART_EXPERTS;
     case EXPERTS_IN_ALL:
         break;
     }
@@ -212,6 +214,7 @@ static void take_layer_keys(const ParamSource *source) {
         [EXPERTS_SPARSE] = {"mlp_only_layers", "decoder_sparse_step"},
         [EXPERTS_BEHIND_DENSE] = {"first_k_dense_replace"},
         [EXPERTS_BY_TYPES] = {"mlp_layer_types"},
+        [EXPERTS_ALONE] = {NULL},
         [EXPERTS_LISTED] = {"moe_layers", "interleave_moe_layer_step"},
         [EXPERTS_WITHIN] = {"moe_layer_interval", "moe_layer_start_index", "moe_layer_end_index"}};
     const char *const *keys = KEYS[source->architecture->experts.layers];
@@ -227,6 +230,16 @@ static void leave_none(const ParamSource *source) {
     char text[KEY_SIZE];
     for (int i = 0; i < 2 && !source->config; i++)
         unread_take_meta(source, source_gguf_key(source, KEYS[i], text));
+}
+
+// The same where a class has them and no layer is of experts.
+static void leave_unused(const ParamSource *source) {
+    const ExpertRules *rules = &source->architecture->experts;
+    const char *const keys[] = {
+        "num_local_experts", "num_experts_per_tok", "norm_topk_prob", "routed_scaling_factor",
+        "n_group",           "topk_group",          rules->size,      rules->shared_size};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (keys[i]) unread_take_key(source, NULL, source_config_key(source, keys[i]));
 }
 
 Status model_read_experts(Model *model, const ParamSource *source, Error *error) {
@@ -247,6 +260,11 @@ Status model_read_experts(Model *model, const ParamSource *source, Error *error)
                          (long long)(n > 0 ? n : other), source->architecture->name);
     }
     take_layer_keys(source);
+    if (rules->layers == EXPERTS_ALONE && source->config &&
+        !model_has_part(source, shape->n_layers, PART_EXPERTS)) {
+        leave_unused(source);
+        return STATUS_OK;
+    }
     Status status = read_counts(source, e, error);
     if (!status) status = read_router(source, e, error);
     e->size = shape->intermediate_size;

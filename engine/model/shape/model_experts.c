@@ -129,9 +129,10 @@ static Status take_gguf(const ExpertReader *r, Error *error) {
     const char *const each[] = {r->names->gate, r->names->up, r->names->down};
     const Experts *e = &r->model->shape.experts;
     Matrix *biases[] = {&r->to->b_gate, &r->to->b_up, &r->to->b_down};
-    const CheckpointTensor *both = find(r, "ffn_gate_up_exps", ".weight");
+    const bool ungated = r->source->architecture->experts.ungated;
+    const CheckpointTensor *both = ungated ? NULL : find(r, "ffn_gate_up_exps", ".weight");
     Status status = both ? take_stacked(r, both, BOTH, 2, error) : STATUS_OK;
-    for (int kind = both ? DOWNS : GATES; kind <= DOWNS && !status; kind++) {
+    for (int kind = both ? DOWNS : ungated ? UPS : GATES; kind <= DOWNS && !status; kind++) {
         const CheckpointTensor *all = find(r, STACKED[kind], ".weight");
         status = all ? take_stacked(r, all, &kind, 1, error) : take_each(r, kind, each[kind], error);
         if (!status)
@@ -158,7 +159,7 @@ static Status take_folder(const ExpertReader *r, Error *error) {
             status = model_turn_biases(r->model, r->source, r->layer, &all, error);
         return status;
     }
-    Status status = take_each(r, GATES, names->gate, error);
+    Status status = names->gate ? take_each(r, GATES, names->gate, error) : STATUS_OK;
     if (!status) status = take_each(r, UPS, names->up, error);
     return status ? status : take_each(r, DOWNS, names->down, error);
 }
@@ -183,8 +184,9 @@ static Status take_shared(const ExpertReader *r, Error *error) {
     const char *const *names = r->source->config ? rules->shared : rules->beside[0] ? DENSE : GGUF;
     Matrix *parts[] = {&r->to->shared_gate, &r->to->shared_up, &r->to->shared_down};
     const int64_t wide = r->model->shape.experts.shared_size, hidden = r->model->shape.hidden_size;
-    Status status = names[GATES] ? STATUS_OK : take_shared_gate_up(r, names[UPS], error);
-    for (int i = names[GATES] ? GATES : DOWNS; i <= DOWNS && !status; i++) {
+    const bool in_one = !rules->ungated && !names[GATES];
+    Status status = in_one ? take_shared_gate_up(r, names[UPS], error) : STATUS_OK;
+    for (int i = in_one ? DOWNS : rules->ungated ? UPS : GATES; i <= DOWNS && !status; i++) {
         const CheckpointTensor *tensor = find(r, names[i], ".weight");
         if (!tensor) return missing(r, names[i], error);
         status = model_take_tensor(r->model, r->source, tensor, i == DOWNS ? hidden : wide,
@@ -221,8 +223,7 @@ static const ExpertNames *names_of(ExpertReader *r) {
     if (!r->source->config) return GGUF_NAMES;
     const ExpertNames *names = r->source->architecture->experts.names;
     for (int i = 0; i < 2 && names[i].router; i++) {
-        if (names[i].gate_up ? find(r, names[i].gate_up, "") != NULL
-                             : find_expert(r, names[i].gate, 0) != NULL)
+        if (names[i].gate_up ? find(r, names[i].gate_up, "") != NULL : find_expert(r, names[i].up, 0) != NULL)
             return &names[i];
     }
     return names;

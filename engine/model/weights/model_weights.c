@@ -162,7 +162,15 @@ static bool recurs(const Reader *r) {
     return r->model->layer_heads && r->model->layer_heads[r->layer].recurs;
 }
 
+// Of what a layer lacks there is nothing; its one norm is attn_norm, whichever part it stands before.
+static bool is_lacked(const Reader *r, Module module) {
+    const LayerHeads heads = layer_heads(&r->model->shape, r->layer);
+    return (heads.no_mixer && module >= MODULE_Q && module <= MODULE_ATTN_POST_NORM) ||
+           (heads.no_ffn && module >= MODULE_FFN_NORM && module <= MODULE_FFN_POST_NORM);
+}
+
 static bool is_present(const Reader *r, Module module) {
+    if (is_lacked(r, module)) return false;
     if ((convolves(r) || recurs(r)) && module >= MODULE_Q && module <= MODULE_O) return false;
     if (!convolves(r) && module >= MODULE_CONV_IN && module <= MODULE_CONV_OUT) return false;
     if (is_of_tokens(module) && r->model->shape.token_size == 0) return false;
@@ -324,6 +332,9 @@ static Status read_layer(const Reader *all, int index, Error *error) {
         layer->ffn_norm = layer->attn_norm;
         layer->ffn_norm_bias = layer->attn_norm_bias;
     }
+    const LayerHeads heads = layer_heads(&r->model->shape, index);
+    if (heads.no_mixer) layer->attn_norm = layer->attn_norm_bias = (Matrix){0};
+    if (heads.no_ffn) layer->ffn_norm = layer->ffn_norm_bias = (Matrix){0};
     return status;
 }
 

@@ -101,15 +101,18 @@ static int check_model(const char *root, const char *name) {
 }
 
 // Experts with biases and gates of their own, behind sinks and windows; shared ones, with weights of their own or without;
-// dense layers before and between; latents; parts beside each other whose sum is normed; layers with heads of their own.
+// dense layers before and between; latents; parts beside each other whose sum is normed; layers with heads of their own; layers of experts alone.
 static void every_border_of_small_models(void **state) {
     (void)state;
     static const char *const MODELS[][2] = {
-        {GOLDEN_EXPERTS, "mixtral"},      {GOLDEN_EXPERTS, "qwen3_moe"},  {GOLDEN_EXPERTS, "gpt_oss"},
-        {GOLDEN_EXPERTS, "qwen2_moe"},    {GOLDEN_EXPERTS, "glm4_moe"},   {GOLDEN_EXPERTS, "phimoe"},
-        {GOLDEN_EXPERTS, "llama4"},       {GOLDEN_EXPERTS, "granitemoe"}, {GOLDEN_EXPERTS, "ernie4_5_moe"},
-        {GOLDEN_LATENT, "deepseek_v2"},   {GOLDEN_LATENT, "deepseek_v3"}, {GOLDEN_DENSE, "gemma4-moe"},
-        {GOLDEN_CONVOLUTION, "lfm2_moe"}, {GOLDEN_DELTA, "qwen3_next"},   {GOLDEN_DELTA, "qwen3_5_moe"},
+        {GOLDEN_EXPERTS, "mixtral"},      {GOLDEN_EXPERTS, "qwen3_moe"},
+        {GOLDEN_EXPERTS, "gpt_oss"},      {GOLDEN_EXPERTS, "qwen2_moe"},
+        {GOLDEN_EXPERTS, "glm4_moe"},     {GOLDEN_EXPERTS, "phimoe"},
+        {GOLDEN_EXPERTS, "llama4"},       {GOLDEN_EXPERTS, "granitemoe"},
+        {GOLDEN_EXPERTS, "ernie4_5_moe"}, {GOLDEN_LATENT, "deepseek_v2"},
+        {GOLDEN_LATENT, "deepseek_v3"},   {GOLDEN_DENSE, "gemma4-moe"},
+        {GOLDEN_CONVOLUTION, "lfm2_moe"}, {GOLDEN_DELTA, "qwen3_next"},
+        {GOLDEN_DELTA, "qwen3_5_moe"},    {GOLDEN_STATE_SPACE, "nemotron_h-moe"},
     };
     int borders = 0;
     for (size_t i = 0; i < sizeof MODELS / sizeof *MODELS; i++)
