@@ -15,28 +15,41 @@ static Status narrow(const Pass *p, const KvLayer *kv, Error *error) {
     return p->backend->ops->narrow(p->backend, &p->narrowed->step, &rows, kv, error);
 }
 
+// Whether the step ends in the layer, which nobody wants more of than its keys.
+static bool ends(const Pass *p, int l) {
+    return narrows(p, l) && p->narrowed->step.n_tokens == 0;
+}
+
+// What the layer's mixer makes of x, in q.
+static Status mix(const Pass *p, int l, void *q, Error *error) {
+    const Ops *ops = p->backend->ops;
+    Backend *b = p->backend;
+    const KvLayer *kv = &p->kv[l];
+    const bool mixes = !layer_heads(p->shape, l).no_mixer;
+    Status s = STATUS_OK;
+    if (mixes) s = done(p, PROFILE_QKV, ops->qkv(b, p->layers[l], p->buffers.x, kv, q, error), error);
+    if (!s && mixes && p->tap && p->tap->take) s = p->tap->take(p->tap->context, l, q, p->n_tokens, error);
+    if (s || ends(p, l)) return s;
+    if (narrows(p, l)) s = narrow(p, kv, error);
+    if (!s && mixes)
+        s = done(p, PROFILE_ATTEND, ops->attend(b, q, kv, p->attention_windows[l], q, error), error);
+    return s;
+}
+
 static Status pass_layer(const Pass *p, int l, Error *error) {
     const Ops *ops = p->backend->ops;
     Backend *b = p->backend;
     const PassBuffers *at = &p->buffers;
     const Layer *layer = p->layers[l];
-    const KvLayer *kv = &p->kv[l];
-    const bool parallel = p->shape->parallel_residual;
     const LayerHeads heads = layer_heads(p->shape, l);
-    const bool mixes = !heads.no_mixer, feeds = !heads.no_ffn;
-    Status s = STATUS_OK;
-    if (mixes) s = done(p, PROFILE_QKV, ops->qkv(b, layer, at->x, kv, at->q, error), error);
-    if (!s && mixes && p->tap && p->tap->take)
-        s = p->tap->take(p->tap->context, l, at->q, p->n_tokens, error);
-    if (!s && narrows(p, l)) {
-        if (p->narrowed->step.n_tokens == 0) return STATUS_OK;
-        s = narrow(p, kv, error);
-    }
-    if (!s && mixes)
-        s = done(p, PROFILE_ATTEND, ops->attend(b, at->q, kv, p->attention_windows[l], at->q, error), error);
+    const bool parallel = p->shape->parallel_residual, mixes = !heads.no_mixer, feeds = !heads.no_ffn;
+    void *mixed = heads.beside ? at->g : at->q; // beside another layer it was made with that one's
+    Status s = heads.beside ? STATUS_OK : mix(p, l, mixed, error);
+    if (!s && ends(p, l)) return STATUS_OK;
+    if (!s && layer_has_beside(p->shape, l)) s = mix(p, l + 1, at->g, error);
     if (!s && feeds && parallel)
         s = done(p, PROFILE_GATE_UP, ops->gate_up(b, layer, at->x, at->g, error), error);
-    if (!s && mixes) s = done(p, PROFILE_OUT, ops->out(b, layer, at->q, at->x, error), error);
+    if (!s && mixes) s = done(p, PROFILE_OUT, ops->out(b, layer, mixed, at->x, error), error);
     if (!s && feeds && !parallel)
         s = done(p, PROFILE_GATE_UP, ops->gate_up(b, layer, at->x, at->g, error), error);
     if (!s && feeds && p->tap && p->tap->take_ffn)
@@ -108,7 +121,7 @@ Pass forward_pass_of(const Forward *f, const Step *step, const KvCache *cache, c
 static bool may_narrow(const Forward *f, const Step *step, const LogitRows *wanted) {
     const DecoderShape *s = &f->model->shape;
     const Ops *ops = f->backend->ops;
-    if (!ops->narrow || f->tap || s->token_size > 0) return false;
+    if (!ops->narrow || f->tap || s->token_size > 0 || layer_heads(s, s->n_layers - 1).beside) return false;
     return wanted->n == 0 || (s->fp8_inputs == FP8_INPUTS_KEPT &&
                               narrow_saves(s, step->n_tokens - wanted->n) >= ops->narrow_from);
 }

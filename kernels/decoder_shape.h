@@ -111,7 +111,8 @@ enum { CONVOLUTION_MOST_TAPS = 8 };
 // C, B and x are q, k and v. Its [q | k | v] are silu(conv_bias + Σ …), of no other lengths, β is softplus(w_decay·h +
 // decay_bias), or least_step where that is more, and stands in γ as well; there is no w_beta, and
 //     S ← γ·S + k·(β·v);  y = norm((qᵀ·S + skip·v)·silu(attn_gate·h); state_norm),
-// a RMS norm over all heads of values that share a head of keys, with a weight for each of their elements.
+// a RMS norm over all heads of values that share a head of keys, with a weight for each of their elements; without state_norm
+// (Falcon-H1) it is not normed; and y is multiplied by `scale`.
 // What a token leaves for those behind it is not in the cache's slots: it is a state of the whole text before them
 // (KvLayer.states), which can be gone on from, and not be cut.
 typedef struct DeltaRule {
@@ -124,6 +125,7 @@ typedef struct DeltaRule {
     bool adds;
     float norm_eps;   // of state_norm; the shape's own is another where its residuals are kept divided
     float least_step; // with `adds`: NemotronHMamba2Mixer of transformers, time_step_min; 0: none
+    float scale;      // with `adds`: of y; 0 means 1
 } DeltaRule;
 #define DELTA_LENGTH_EPS 1e-6f
 
@@ -166,6 +168,9 @@ typedef struct LayerHeads {
     // mixes tokens, attention or what stands in its place, with qkv, attend and out; or the feed-forward part, with gate_up and
     // down.
     bool no_mixer, no_ffn;
+    // Two mixers may read one x (Falcon-H1; FalconH1DecoderLayer of transformers): they are two layers, of which the first has
+    // no feed-forward part, and the second is beside it: its qkv and attend come before the first one's out.
+    bool beside;
 } LayerHeads;
 
 typedef struct DecoderShape {
@@ -350,11 +355,20 @@ static inline Rope rope_of_table(const Rope *rope, int table) {
     return own;
 }
 
-// Elements of g that a token takes: in a layer of experts a row for each that it chose, and the shared one's.
+// Whether layer l + 1 is beside it.
+static inline bool layer_has_beside(const DecoderShape *s, int l) {
+    return s->heads_of_layers && l + 1 < s->n_layers && s->heads_of_layers[l + 1].beside;
+}
+
+// Elements of g that a token takes: in a layer of experts a row for each that it chose, and the shared one's; of a layer beside
+// another one also what attend() makes.
 static inline int64_t decoder_ffn_width(const DecoderShape *s) {
     const int64_t experts =
         s->experts.n ? (int64_t)s->experts.n_active * s->experts.size + s->experts.shared_size : 0;
-    return experts > s->intermediate_size ? experts : s->intermediate_size;
+    int64_t most = experts > s->intermediate_size ? experts : s->intermediate_size;
+    for (int l = 0; s->heads_of_layers && l < s->n_layers; l++)
+        if (layer_has_beside(s, l) && decoder_pass_width(s) > most) most = decoder_pass_width(s);
+    return most;
 }
 
 #ifdef __cplusplus

@@ -10,7 +10,8 @@
 //
 //   begin → embed → (qkv → attend → out → gate_up → down) × n_layers → logits → sample
 //   with parallel_residual: … (qkv → attend → gate_up → out → down) …
-//   a layer without one of its parts (LayerHeads) has none of that part's ops
+//   a layer without one of its parts (LayerHeads) has none of that part's ops; of two layers beside each other
+//   … qkv → attend of the first → qkv → attend of the second, in g → out of the first → out (→ gate_up → down) of the second …
 //
 // Conventions
 //  - Pointers named `host` are host memory. Everything else that a backend's alloc() returned is
@@ -157,7 +158,7 @@ typedef struct BackendOptions {
 
 enum { OPS_MAX_STAMPS = 8192 };
 
-enum { OPS_ABI = 33 }; // counts changes of this header that a plug-in built before would not know
+enum { OPS_ABI = 34 }; // counts changes of this header that a plug-in built before would not know
 
 typedef struct Ops {
     const char *name; // "cpu", "cuda"

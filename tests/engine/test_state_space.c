@@ -61,9 +61,9 @@ static void both_kinds_of_files_say_the_same(void **state) {
         unsigned attending; // a bit of each layer
         bool turns;
     } CASES[] = {
-        {"granite4-h", {1, 6, 16, 16, 4, false, true, 1e-5f, 0}, 2, false},
-        {"granite4-h-moe", {2, 6, 8, 16, 4, false, true, 1e-5f, 0}, 4, false},
-        {"granite4-h-rope", {2, 4, 24, 24, 3, false, true, 0.01f, 0}, 2 + 8, true},
+        {"granite4-h", {1, 6, 16, 16, 4, false, true, 1e-5f, 0, 0}, 2, false},
+        {"granite4-h-moe", {2, 6, 8, 16, 4, false, true, 1e-5f, 0, 0}, 4, false},
+        {"granite4-h-rope", {2, 4, 24, 24, 3, false, true, 0.01f, 0, 0}, 2 + 8, true},
     };
     for (int i = 0; i < 6; i++) {
         char name[64];

@@ -42,8 +42,8 @@ static const NamedLatent DEEPSEEK_V2_LITE = {{512, 0, 128, 128, 1e-6f}, 64, 2816
                          GLM_47_FLASH = {{512, 768, 192, 256, 1e-6f}, 64, 1536, 10240};
 
 static const NamedConvolution LFM2_12B = {3, 6, {2, 5, 8, 10, 12, 14}};
-static const NamedDelta QWEN35_4B = {{16, 32, 128, 128, 4, false, false, 1e-5f, 0}, 4, 3, 64},
-                        GRANITE4_H_MICRO = {{1, 64, 128, 64, 4, false, true, 1e-5f, 0}, 10, 5, 0};
+static const NamedDelta QWEN35_4B = {{16, 32, 128, 128, 4, false, false, 1e-5f, 0, 0}, 4, 3, 64},
+                        GRANITE4_H_MICRO = {{1, 64, 128, 64, 4, false, true, 1e-5f, 0, 0}, 10, 5, 0};
 
 static const NamedShape SHAPES[] = {
     {"llama2-7b", 32, 4096, 32, 32, 128, 11008, 32000, 1e4, 4096, false, 0, 0, false, NULL, NULL, NULL},

@@ -103,16 +103,17 @@ static void finish(const Delta *d, int head, const float *v, float *y, const flo
     apply_gate(y, gate, n);
 }
 
-// Where it adds: a token's heads of values that share one of keys, together.
-static void norm_shared(void *context, int64_t token, int thread) {
+// Where it adds: a token's heads of values that share one of keys are normed together, if they are.
+static void end_added(void *context, int64_t token, int thread) {
     const Delta *d = context;
     const int n_groups = d->rule->n_key_heads;
     const int64_t values = delta_width(d->rule), n = values / n_groups;
+    float *y = d->y + token * values;
     (void)thread;
-    for (int group = 0; group < n_groups; group++) {
-        float *y = d->y + token * values + group * n;
-        d->cpu->loops->rms_norm(y, d->layer->state_norm + group * n, n, d->rule->norm_eps, y);
-    }
+    for (int group = 0; group < n_groups && d->layer->state_norm; group++)
+        d->cpu->loops->rms_norm(y + group * n, d->layer->state_norm + group * n, n, d->rule->norm_eps,
+                                y + group * n);
+    for (int64_t i = 0; i < values && d->rule->scale != 0; i++) y[i] *= d->rule->scale;
 }
 
 static void recur(const Delta *d, const StepSequence *s, int key_head, int head, int thread) {
@@ -194,6 +195,6 @@ Status cpu_delta(CpuBackend *cpu, const Layer *layer, const float *x, const KvLa
     for (int i = 0; i < n_matrices; i++) cpu_multiply(cpu, matrices[i], &h, products[i]);
     threads_run(cpu->threads, r->n_key_heads, take_keys, &d);
     threads_run(cpu->threads, r->n_value_heads, go_on, &d);
-    if (r->adds) threads_run(cpu->threads, n, norm_shared, &d);
+    if (r->adds) threads_run(cpu->threads, n, end_added, &d);
     return STATUS_OK;
 }

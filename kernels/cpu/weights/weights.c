@@ -167,7 +167,7 @@ static void expect_delta(const DecoderShape *s, Layer *layer, Checklist *list) {
         {"conv", &w->conv, 1, channels * d->taps, REQUIRED, .vector = &layer->conv},
         {"decay_rate", &w->decay_rate, 1, heads, REQUIRED, .vector = &layer->decay_rate},
         {"decay_bias", &w->decay_bias, 1, heads, REQUIRED, .vector = &layer->decay_bias},
-        {"state_norm", &w->state_norm, 1, d->adds ? values : d->value_dim, REQUIRED,
+        {"state_norm", &w->state_norm, 1, d->adds ? values : d->value_dim, d->adds ? OPTIONAL : REQUIRED,
          .vector = &layer->state_norm},
         {"skip", &w->skip, 1, heads, d->adds ? REQUIRED : NEVER, .vector = &layer->skip},
         {"wo", &w->wo, hidden, values, .need = REQUIRED},

@@ -187,7 +187,7 @@ __global__ void __launch_bounds__(DELTA_THREADS)
 
 enum { ADDED_AT_ONCE = 4 };
 
-// A block a head of keys' heads of values, of a token, that are normed together: y = norm((raw + skip·v)·silu(z)), the
+// A block a head of keys' heads of values, of a token, that are normed together: y = scale·norm((raw + skip·v)·silu(z)), the
 // middle in the place of raw. Grid: [n_tokens, n_key_heads], block: 256.
 template <class T>
 __global__ void __launch_bounds__(256) delta_added_kernel(const __grid_constant__ DeltaArguments a, T *y) {
@@ -215,9 +215,10 @@ __global__ void __launch_bounds__(256) delta_added_kernel(const __grid_constant_
             squares = fmaf(own[e], own[e], squares);
         }
     }
-    const float scale = rsqrtf(block_sum<256>(squares, sums) / n + a.eps);
-    for (int i = first + threadIdx.x; i < first + n; i += 256)
-        y[(int64_t)token * a.width + i] = from_float<T>(raw[i] * scale * a.norm[i]);
+    float scale = a.norm ? rsqrtf(block_sum<256>(squares, sums) / n + a.eps) : 1;
+    if (a.rule.scale != 0) scale *= a.rule.scale;
+    for (int i = first + threadIdx.x; i < first + n; i += 256) // its own
+        y[(int64_t)token * a.width + i] = from_float<T>(raw[i] * scale * (a.norm ? a.norm[i] : 1));
 }
 
 // ---- the op ------------------------------------------------------------------------------------------------------

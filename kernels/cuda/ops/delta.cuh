@@ -5,7 +5,7 @@
 //   delta_rule_kernel     the recurrence, token by token → qᵀ·S in the place of c; the state's S
 //   or delta_chunks()     the same of a long prompt, many tokens at once
 //   delta_end_kernel      y = norm(qᵀ·S)·silu(z)
-//   or delta_added_kernel y = norm((qᵀ·S + skip·v)·silu(z))
+//   or delta_added_kernel y = scale·norm((qᵀ·S + skip·v)·silu(z))
 //
 // Where every sequence has one token, delta_one_kernel does all three of them, with the same numbers, but for what adds, whose
 // norms are of several heads. But for chunks, a token's go through the same operations in the same order wherever steps were cut
@@ -25,7 +25,8 @@ struct DeltaArguments {
     const void *c, *z, *rate_rows;
     DType c_type, z_type, rates_type;
     int z_stride, rates_stride;
-    const float *conv, *conv_bias, *decay_rate, *decay_bias, *norm, *skip; // conv_bias, skip: NULL: none
+    const float *conv, *conv_bias, *decay_rate, *decay_bias, *norm,
+        *skip; // conv_bias, skip, norm: NULL: none
     float eps;
     float *states; // KvLayer's, of state_floats each
     int64_t state_floats;

@@ -78,7 +78,7 @@ static void vectors_of_layer(const DecoderShape *s, const LayerWeights *h, Layer
         {"attn_gate_bias", &h->attn_gate_bias, head * s->n_heads, 0, 1, false, &l->attn_gate_bias},
         {"decay_rate", &h->decay_rate, values, 0, 1, recurs, &l->decay_rate},
         {"decay_bias", &h->decay_bias, values, 0, 1, recurs, &l->decay_bias},
-        {"state_norm", &h->state_norm, normed, 0, 1, recurs, &l->state_norm},
+        {"state_norm", &h->state_norm, normed, 0, 1, recurs && !s->delta.adds, &l->state_norm},
         {"skip", &h->skip, values, 0, 1, recurs && s->delta.adds, &l->skip},
         {"bo", &h->bo, hidden, 0, 1, false, &l->bo},
         {"b_gate", &h->b_gate, wide, 0, 1, false, &l->b_gate},

@@ -53,10 +53,10 @@ static double measure(Side *s, int n_rows, int n) {
 void delta_speed(const Ops *ops) {
     static const int ROWS[][2] = {{1, 1},  {2, 1},   {4, 1},    {16, 1},  {64, 1},
                                   {1, 32}, {1, 128}, {1, 1024}, {4, 256}, {16, 64}};
-    static const DeltaRule RULES[] = {{16, 32, 128, 128, 4, false, false, 3e-3f, 0},
-                                      {16, 48, 128, 128, 4, true, false, 3e-3f, 0},
-                                      {16, 16, 128, 128, 4, true, false, 3e-3f, 0},
-                                      {1, 64, 128, 64, 4, false, true, 3e-3f, 0}};
+    static const DeltaRule RULES[] = {{16, 32, 128, 128, 4, false, false, 3e-3f, 0, 0},
+                                      {16, 48, 128, 128, 4, true, false, 3e-3f, 0, 0},
+                                      {16, 16, 128, 128, 4, true, false, 3e-3f, 0, 0},
+                                      {1, 64, 128, 64, 4, false, true, 3e-3f, 0, 0}};
     for (size_t r = 0; r < sizeof RULES / sizeof *RULES; r++) {
         const DeltaRule *d = &RULES[r];
         const Case c = {"speed",          DTYPE_BF16,      64,         4,          2, 64, 64, 64,

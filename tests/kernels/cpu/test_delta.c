@@ -14,15 +14,15 @@ typedef struct DeltaCase {
 } DeltaCase;
 
 static const DeltaCase CASES[] = {
-    {"as many heads of both", {2, 2, 8, 8, 4, false, false, 1e-3f, 0}},
-    {"two of values for a key", {3, 6, 8, 5, 4, false, false, 1e-3f, 0}},
-    {"in turns", {3, 6, 8, 16, 4, true, false, 1e-3f, 0}},
-    {"four of values for a key", {1, 4, 24, 8, 2, false, false, 1e-3f, 0}},
-    {"only the token itself", {2, 2, 4, 12, 1, false, false, 1e-3f, 0}},
-    {"eight taps", {2, 4, 16, 32, 8, true, false, 1e-3f, 0}},
-    {"a state space", {2, 6, 16, 8, 4, false, true, 1e-3f, 0}},
-    {"a state space of one group", {1, 5, 24, 12, 3, false, true, 1e-3f, 0}},
-    {"a state space with a least step", {2, 4, 16, 8, 4, false, true, 1e-3f, 0.9f}},
+    {"as many heads of both", {2, 2, 8, 8, 4, false, false, 1e-3f, 0, 0}},
+    {"two of values for a key", {3, 6, 8, 5, 4, false, false, 1e-3f, 0, 0}},
+    {"in turns", {3, 6, 8, 16, 4, true, false, 1e-3f, 0, 0}},
+    {"four of values for a key", {1, 4, 24, 8, 2, false, false, 1e-3f, 0, 0}},
+    {"only the token itself", {2, 2, 4, 12, 1, false, false, 1e-3f, 0, 0}},
+    {"eight taps", {2, 4, 16, 32, 8, true, false, 1e-3f, 0, 0}},
+    {"a state space", {2, 6, 16, 8, 4, false, true, 1e-3f, 0, 0}},
+    {"a state space of one group", {1, 5, 24, 12, 3, false, true, 1e-3f, 0, 0}},
+    {"a state space with a least step, scaled", {2, 4, 16, 8, 4, false, true, 1e-3f, 0.9f, 0.7f}},
 };
 
 // A layer, with everything that it is given.
@@ -176,7 +176,9 @@ static void expect(const Side *s, const float *x, double *y) {
         for (int group = 0, n = values / r->n_key_heads; group < r->n_key_heads && r->adds; group++) {
             double *out = y + t * values + group * n, squares = 0;
             for (int i = 0; i < n; i++) squares += out[i] * out[i];
-            for (int i = 0; i < n; i++) out[i] *= state_norm[group * n + i] / sqrt(squares / n + r->norm_eps);
+            const double scale = r->scale != 0 ? (double)r->scale : 1;
+            for (int i = 0; i < n; i++)
+                out[i] *= scale * state_norm[group * n + i] / sqrt(squares / n + r->norm_eps);
         }
     }
     free(c), free(mixed), free(gate), free(rates), free(state);
