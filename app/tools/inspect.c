@@ -87,10 +87,11 @@ static void print_recurring(const DecoderShape *s, FILE *out) {
     const DeltaRule *d = &s->delta;
     const int n = decoder_recurring(s);
     fprintf(out,
-            "layers        %d of %d recur %s instead of attending: %d heads of %d for queries and "
+            "layers        %d of %d recur %s %s: %d heads of %d for queries and "
             "keys, %d of %d for values, taps over %d tokens\n",
-            n, s->n_layers, d->adds ? "as a state space" : "by the delta rule", d->n_key_heads, d->key_dim,
-            d->n_value_heads, d->value_dim, d->taps);
+            n, s->n_layers, d->adds ? "as a state space" : "by the delta rule",
+            layer_has_beside(s, 0) ? "beside one that attends" : "instead of attending", d->n_key_heads,
+            d->key_dim, d->n_value_heads, d->value_dim, d->taps);
 }
 
 // Of layers that are one part alone.

@@ -228,12 +228,15 @@ typedef struct Architecture {
     // GGUF those without KV heads.
     bool state_space;
     // Sizes of a state space where config.json does not say them. value_dim 0: heads of values have together the hidden size
-    // times mamba_expand; else a size of their own.
+    // times mamba_expand, or so many elements as mamba_d_ssm says; else a size of their own.
     DeltaRule usual_space;
     double
         least_step; // time_step_min of config.json is DeltaRule.least_step, and this without it; 0: there is none
     bool
         one_part; // each layer is one part alone: attention, what stands in its place, or a feed-forward part
+    // A layer of files is two of ours beside each other: a state space, and attention with the feed-forward part. Their norm of the
+    // state is there where mamba_rms_norm says so, in GGUF where it is.
+    bool paired;
     bool gguf_keys_alternate; // DeltaRule.keys_alternate, in GGUF
     bool query_gates;  // each head's rows of MODULE_Q are followed by those of a gate of what attention gives
     bool ffn_adjusted; // config.json's intermediate size is what Lfm2MLP makes its own of

@@ -74,6 +74,8 @@ void model_close(Model *model) {
     checkpoint_close(model->checkpoint);
     for (int i = 0; model->gathered && i < model->shape.n_layers; i++) free(model->gathered[i]);
     free(model->gathered);
+    for (int i = 0; model->multiplied && i < model->shape.n_layers; i++) free(model->multiplied[i]);
+    free(model->multiplied);
     free(model->expert_rows);
     free(model->sink_scores);
     for (int i = 0; model->converted && i <= model->shape.n_layers; i++) free(model->converted[i]);

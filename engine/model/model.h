@@ -39,6 +39,13 @@ typedef struct GenerationDefault {
     double value;    // NAN: not said
 } GenerationDefault;
 
+// What multiplies norms, taps and w_decay of layers as they are read, scores, and what a state space gives; ffn_norm 0: nothing is.
+typedef struct Multipliers {
+    double attention_norm, state_norm, ffn_norm;
+    double queries, keys, values, decay; // of a state space's taps, and of w_decay
+    double scores, state;
+} Multipliers;
+
 typedef struct Model {
     char architecture[64]; // as config.json names it: "llama", "qwen3", "gpt_neox"
     char name[128];        // what the files call the model, "" if they do not
@@ -51,6 +58,8 @@ typedef struct Model {
         *expert_rows;   // [shape.n_layers, 3, experts.n] of gates, ups and downs; NULL: there are no experts
     float *sink_scores; // shape.sink_scores; NULL: there are none
     void **gathered;
+    Multipliers multipliers;
+    void **multiplied; // [shape.n_layers] what was multiplied by these; NULL: nothing
     HeadWeights head;
     void *normed_head; // head.output, where its rows were divided by their length; NULL: they were not
     // Where weights are converted (conversion.h): layers [shape.n_layers] and output as the files have them, and memory
@@ -70,6 +79,7 @@ typedef struct Model {
     int global_head_dim;     // of layers without a window, where they differ
     int usual_intermediate;  // of layers that are not twice as wide
     bool conv_bias;          // of layers that convolve
+    bool state_norm;         // of state spaces
     bool same_values;        // layers without a window have keys for values
     int chunk;               // tokens of those chunks; 0: no layer has them
     float *unit_norm; // [shape.head_dim] ones, where heads are normed without weights; NULL: they are not

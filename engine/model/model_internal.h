@@ -42,6 +42,10 @@ Status model_read_windows(Model *model, const ParamSource *source, Error *error)
 Status model_read_layer_ropes(Model *model, const ParamSource *source, Error *error);
 // What multiplies or caps embeddings, residuals, scores and logits; after sizes and norms.
 Status model_read_scales(Model *model, const ParamSource *source, Error *error);
+// model->multipliers, and what of them goes into *residual and the scale of scores, which is known; in model_read_scales().
+Status model_read_multipliers(Model *model, const ParamSource *source, double *residual, Error *error);
+// Multiplies a layer's weights by them, if there are any.
+Status model_multiply_layer(Model *model, int layer, Error *error);
 // Whether a key of GGUF is one of the architecture's scales.
 bool model_scales_have(const Architecture *architecture, const char *gguf);
 // Special ids and sampling defaults; after the shape, for ids are checked against vocab_size.

@@ -51,7 +51,8 @@ CONVOLUTION = {name: f"convolution/{name}" for name in ("lfm2", "lfm2-own", "lfm
 DELTA = {name: f"delta/{name}" for name in ("qwen3_next", "qwen3_next-apart", "qwen3_5", "qwen3_5_moe")}
 # Of make_state_space.py, likewise.
 STATE_SPACE = {name: f"state_space/{name}" for name in ("granite4-h", "granite4-h-moe", "granite4-h-rope", "granite4", "nemotron_h",
-                                                         "nemotron_h-moe", "nemotron_h-steps", "nemotron_h-attends")}
+                                                         "nemotron_h-moe", "nemotron_h-steps", "nemotron_h-attends", "falcon_h1", "falcon_h1-norm",
+                                                         "falcon_h1-tied")}
 GONE = "absent" # of a key that is taken out
 FULL, SLIDING = "full_attention", "sliding_attention"
 YARN = dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=16)
@@ -471,6 +472,33 @@ OWN.update({
     "nemotron_h-steps": PARTS + [(dict(norm_topk_prob=True), True), (dict(n_group=1), True), (dict(topk_group=2), True)],
     "nemotron_h-attends": PARTS,
 })
+# Of Falcon-H1.
+MULTIPLIERS = ("embedding_multiplier", "lm_head_multiplier", "key_multiplier", "attention_in_multiplier", "attention_out_multiplier", "ssm_in_multiplier",
+               "ssm_out_multiplier")
+BESIDE = [
+    (dict(mamba_n_heads=2), None), (dict(mamba_n_heads=0), False), (dict(mamba_n_heads=GONE), None), (dict(mamba_n_groups=4), None),
+    (dict(mamba_n_groups=0), False), (dict(mamba_n_groups=GONE), None), (dict(mamba_d_state=4), False), (dict(mamba_d_state=GONE), None),
+    (dict(mamba_d_head=8), None), (dict(mamba_d_head="auto"), True), (dict(mamba_d_head=GONE), True), (dict(mamba_d_head=None), None),
+    (dict(mamba_d_ssm=48), None), (dict(mamba_d_ssm=GONE), None), (dict(mamba_d_ssm=None), None), (dict(mamba_d_ssm=0), None), (dict(mamba_d_conv=2), None),
+    (dict(mamba_d_conv=GONE), None), (dict(mamba_expand=5), None), (dict(mamba_expand=GONE), None), (dict(mamba_chunk_size=3), True),
+    (dict(mamba_conv_bias=False), None), (dict(mamba_conv_bias=True), None), (dict(mamba_conv_bias=GONE), None), (dict(mamba_proj_bias=True), None),
+    (dict(projectors_bias=True), None), (dict(projectors_bias=GONE), True), (dict(mamba_rms_norm=True), None), (dict(mamba_rms_norm=False), None),
+    (dict(mamba_rms_norm=GONE), None), (dict(mamba_norm_before_gate=True), None), (dict(mamba_norm_before_gate=False), True),
+    (dict(mamba_norm_before_gate=GONE), None), (dict(time_step_limit=[0.0, INFINITE]), True), (dict(time_step_limit=[0.5, INFINITE]), None),
+    (dict(time_step_limit=None), None), (dict(time_step_min=0.5), None), (dict(attention_bias=True), None), (dict(mlp_bias=True), None),
+    (dict(hidden_act="gelu"), None), (dict(hidden_act=GONE), True), (dict(rms_norm_eps=0.3), True), (dict(rms_norm_eps=GONE), True),
+    (dict(head_dim=8), None), (dict(head_dim=None), None), (dict(num_key_value_heads=4), False), (dict(num_key_value_heads=None), None),
+    (dict(layer_types=[FULL, FULL]), None), (dict(layers_block_type=["hybrid", "hybrid"]), None), (dict(attn_layer_indices=[0]), None),
+    (dict(mamba_use_mlp=True, mlp_expansion_factor=4, num_logits_to_keep=2), True), (dict(intermediate_size=8), None), (dict(intermediate_size=GONE), None),
+    (dict(mlp_multipliers=None), True), (dict(mlp_multipliers=GONE), True), (dict(mlp_multipliers=[2.0, 3.0]), True), (dict(mlp_multipliers=[1.0]), None),
+    (dict(mlp_multipliers=[0.0, 1.0]), None), (dict(mlp_multipliers=[1.0, -1.0]), None), (dict(mlp_multipliers=1.0), None),
+    (dict(ssm_multipliers=None), True), (dict(ssm_multipliers=GONE), True), (dict(ssm_multipliers=[2.0, 0.5, 3.0, 1.5, 0.25]), True),
+    (dict(ssm_multipliers=[1.0] * 5), True), (dict(ssm_multipliers=[1.0] * 4), None), (dict(ssm_multipliers=[1.0] * 6), None),
+    (dict(ssm_multipliers=[-1.0] * 5), None), (dict(rope_parameters=dict(rope_type="linear", factor=2.0, rope_theta=300.0)), None),
+    (dict(attention_multiplier=0.5), None), (dict(logits_scaling=3.0), None), (dict(residual_multiplier=0.5), None)]
+for name in MULTIPLIERS:
+    BESIDE += [({name: 2.5}, True), ({name: 1.0}, True), ({name: GONE}, True), ({name: None}, None), ({name: 0.0}, None), ({name: -1.0}, None)]
+OWN.update({name: BESIDE for name in ("falcon_h1", "falcon_h1-norm", "falcon_h1-tied")})
 CHUNKED = "chunked_attention"
 LONG_MSCALE = dict(type="longrope", short_factor=[1.0, 1.05, 1.1, 1.2, 1.5, 1.9], long_factor=[1.1, 1.6, 2.9, 4.3, 5.1, 6.7],
                    original_max_position_embeddings=100)
@@ -649,7 +677,7 @@ def main():
     for name, models, kinds in (("", MODELS, MODELS), ("dense_", DENSE, dense), ("experts_", EXPERTS, ["llama4_text" if name == "llama4" else name for name in EXPERTS]),
                                 ("latent_", LATENT, LATENT), ("convolution_", CONVOLUTION, ["lfm2", "lfm2_moe"]),
                                 ("delta_", DELTA, ["qwen3_next", "qwen3_5_text", "qwen3_5_moe_text"]),
-                                ("state_space_", STATE_SPACE, ["granitemoehybrid", "nemotron_h"])):
+                                ("state_space_", STATE_SPACE, ["granitemoehybrid", "nemotron_h", "falcon_h1"])):
         if not wanted or (name or "first").rstrip("_") in wanted:
             write_set(name, models, kinds)
     with open(os.path.join(OUT, "PROVENANCE.txt"), "w") as f:

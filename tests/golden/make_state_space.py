@@ -5,7 +5,8 @@ What the files are is said in make_dense.py and make_delta.py, whose helpers thi
 in the form of its makers' own files or of transformers', golden.json and transformers' logits and greedy text. NAME.gguf has the
 same weights under the names and in the order of llama.cpp's converter: rates of decay instead of their logarithms, and negated,
 a norm by group, gates and what they multiply apart, the rows of queries and keys permuted. It adds seeds of the same kinds to
-tests/fuzz/corpus/. Layers of Nemotron-H are one part alone each, in folders and in GGUF.
+tests/fuzz/corpus/. Layers of Nemotron-H are one part alone each, in folders and in GGUF; into the matrices of Falcon-H1's GGUF files
+its numbers are multiplied.
 
 usage: make_state_space.py [NAME …]  (needs numpy, torch, transformers, safetensors, gguf; all of them: writes PROVENANCE.txt)
 """
@@ -75,10 +76,31 @@ make_dense.MODELS.update({
     "nemotron_h-attends": dict(hybrid_override_pattern="*--*", **dict(NEMOTRON, num_hidden_layers=4)),
 })
 
+# Falcon-H1: both in each layer, and numbers that multiply nearly everything.
+FALCON = dict(model_type="falcon_h1", hidden_size=48, head_dim=16, mamba_n_heads=5, mamba_d_head=16, mamba_d_ssm=80, mamba_n_groups=1, mamba_d_state=16,
+              mamba_d_conv=4, mamba_expand=2, mamba_chunk_size=16, mamba_conv_bias=True, mamba_proj_bias=False, projectors_bias=False, attention_bias=False,
+              mlp_bias=False, hidden_act="silu", rms_norm_eps=1e-5, mamba_rms_norm=False, mamba_norm_before_gate=False, tie_word_embeddings=False,
+              num_logits_to_keep=1, embedding_multiplier=1.7, lm_head_multiplier=0.6, key_multiplier=0.4, attention_in_multiplier=0.8,
+              attention_out_multiplier=0.7, ssm_in_multiplier=1.2, ssm_out_multiplier=0.5, mlp_multipliers=[0.9, 0.35],
+              ssm_multipliers=[0.8, 0.6, 1.3, 0.7, 1.1])
+make_dense.MODELS.update({
+    # As its makers' own files have it.
+    "falcon_h1": dict(rope_theta=100000000000.0, rope_scaling=None, attn_layer_indices=None, mamba_use_mlp=True, mlp_expansion_factor=8, **FALCON),
+    # As transformers 5 saves it; with norms of the state, in two groups.
+    "falcon_h1-norm": dict(rope_parameters=dict(rope_type="default", rope_theta=10000.0), time_step_limit=[0.0, INFINITE],
+                           **dict(FALCON, mamba_rms_norm=True, mamba_n_groups=2, mamba_n_heads=6, mamba_d_ssm=96, mamba_d_state=8, mamba_d_conv=3,
+                                  rms_norm_eps=0.01)),
+    # Sizes that are not said, no biases in the convolution, a tied head, and of numbers that multiply only some.
+    "falcon_h1-tied": dict(rope_theta=10000.0, rope_scaling=None, tie_word_embeddings=True, mamba_d_ssm=None, mamba_d_head="auto", mamba_conv_bias=False,
+                           mlp_multipliers=None, lm_head_multiplier=0.3, ssm_out_multiplier=1.5,
+                           **{key: value for key, value in FALCON.items() if key in ("model_type", "hidden_size", "hidden_act", "mamba_d_state",
+                                                                                     "mamba_d_conv", "ssm_multipliers")}, mamba_n_heads=4),
+})
+
 make_delta.ROUTERS += ("mixer.gate",)
 usual_weights = make_dense.random_weights
 # A class that knows experts has numbers of them also where no layer is of them.
-make_dense.random_weights = lambda model, name, dtype: (usual_weights if name.startswith("granite") or "moe" in model.config.layer_types
+make_dense.random_weights = lambda model, name, dtype: (usual_weights if name.startswith("granite") or (name.startswith("nemotron") and "moe" in model.config.layer_types)
                                                         else make_delta.delta_weights)(model, name, dtype)
 usual_config = make_dense.class_config
 # Files have infinity in a form of their own, which is what is meant without it.
@@ -189,6 +211,64 @@ def make_nemotron_gguf(name, config, state):
         writer.add_expert_group_count(config.n_group)
     for key, tensor in state.items():
         add_tensor(writer, *nemotron_tensor(config, key, tensor.float().numpy()), tensor.dtype)
+    finish(writer)
+
+
+FALCON_NAMES = {"self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output",
+                "input_layernorm": "attn_norm", "pre_ff_layernorm": "ffn_norm", "mamba.in_proj": "ssm_in", "mamba.conv1d": "ssm_conv1d",
+                "mamba.norm": "ssm_norm", "mamba.out_proj": "ssm_out", "feed_forward.gate_proj": "ffn_gate", "feed_forward.up_proj": "ffn_up",
+                "feed_forward.down_proj": "ffn_down"}
+FALCON_HEAD = {"model.embed_tokens.weight": "token_embd.weight", "model.final_layernorm.weight": "output_norm.weight", "lm_head.weight": "output.weight"}
+
+
+def falcon_multiplied(config, key, value):
+    """As the converter does, but that products stay float32."""
+    if "mamba.in_proj" in key:
+        width, groups = config.mamba_d_ssm, config.mamba_n_groups * config.mamba_d_state
+        sizes = [width, width, groups, groups, config.mamba_n_heads]
+        return value * config.ssm_in_multiplier * np.repeat(config.ssm_multipliers, sizes)[:, None]
+    by = {"q_proj": config.attention_in_multiplier, "k_proj": config.attention_in_multiplier * config.key_multiplier,
+          "v_proj": config.attention_in_multiplier, "o_proj": config.attention_out_multiplier, "out_proj": config.ssm_out_multiplier,
+          "gate_proj": config.mlp_multipliers[0], "down_proj": config.mlp_multipliers[1], "embed_tokens": config.embedding_multiplier,
+          "lm_head": config.lm_head_multiplier}
+    return value * by.get(key.split(".")[-2], 1)
+
+
+def falcon_tensor(config, key, value):
+    value = falcon_multiplied(config, key, value)
+    if key in FALCON_HEAD:
+        return FALCON_HEAD[key], value
+    layer, rest = key.removeprefix("model.layers.").split(".", 1)
+    to, (stem, _, kind) = f"blk.{layer}.", rest.rpartition(".")
+    if rest in PLAIN:
+        value = -np.exp(value) if rest == "mamba.A_log" else value
+        return to + PLAIN[rest], value if rest == "mamba.dt_bias" else value[:, None]
+    if stem == "mamba.norm":
+        value = value.reshape(config.mamba_n_groups, -1)
+    return f"{to}{FALCON_NAMES[stem]}.{kind}", value.squeeze(1) if rest == "mamba.conv1d.weight" else value
+
+
+def make_falcon_gguf(name, config, state):
+    writer = gguf.GGUFWriter(os.path.join(OUT, f"{name}.gguf"), "falcon-h1")
+    writer.add_name(f"palaver golden {name}")
+    writer.add_context_length(config.max_position_embeddings)
+    writer.add_vocab_size(config.vocab_size)
+    writer.add_embedding_length(config.hidden_size)
+    writer.add_block_count(config.num_hidden_layers)
+    writer.add_feed_forward_length(config.intermediate_size)
+    writer.add_head_count(config.num_attention_heads)
+    writer.add_head_count_kv(config.num_key_value_heads)
+    writer.add_key_length(config.head_dim)
+    writer.add_value_length(config.head_dim)
+    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
+    writer.add_ssm_conv_kernel(config.mamba_d_conv)
+    writer.add_ssm_state_size(config.mamba_d_state)
+    writer.add_ssm_group_count(config.mamba_n_groups)
+    writer.add_ssm_inner_size(config.mamba_d_ssm)
+    writer.add_ssm_time_step_rank(config.mamba_n_heads)
+    for key, tensor in state.items():
+        add_tensor(writer, *falcon_tensor(config, key, tensor.float().numpy()), torch.float32)
     finish(writer)
 
 
@@ -308,6 +388,8 @@ def make_one(name, report, index):
     config, _, state = make_dense.make_model(name, report, index)
     if name in ("nemotron_h", "nemotron_h-moe"): # of the others no GGUF file can have what they are made for
         make_nemotron_gguf(name, config, state)
+    elif name in ("falcon_h1", "falcon_h1-norm"):
+        make_falcon_gguf(name, config, state)
     elif name.startswith("granite"):
         make_gguf(name, config, state)
 

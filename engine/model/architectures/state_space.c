@@ -1,5 +1,5 @@
 // State spaces (Mamba 2) among layers that attend: Granite 4 H, dense and with experts, of whose models some have layers that
-// attend only; and Nemotron-H, dense and with experts, whose layers are one part alone each.
+// attend only; Nemotron-H, dense and with experts, whose layers are one part alone each; and Falcon-H1, whose layers have both.
 #include "engine/model/architectures/architectures.h"
 
 #define STATE_SPACE_NAMES                                                                                    \
@@ -139,6 +139,43 @@ static const Architecture ROWS[] = {
                  .renormalise_key = true,
                  .gguf_renormalise = true}},
     {.name = "nemotron_h", .gguf = "nemotron_h", NEMOTRON_NAMES, NEMOTRON_VALUES},
+    {.name = "falcon_h1",
+     .gguf = "falcon-h1",
+     .base = "model.",
+     .layer = "layers.%d.",
+     .modules = {[MODULE_ATTN_NORM] = "input_layernorm",
+                 LLAMA_ATTENTION,
+                 [MODULE_DELTA_QKV_GATE] = "mamba.in_proj",
+                 [MODULE_DELTA_CONV] = "mamba.conv1d",
+                 [MODULE_DELTA_NORM] = "mamba.norm",
+                 [MODULE_DELTA_OUT] = "mamba.out_proj",
+                 [MODULE_DELTA_RATES] = "mamba.A_log",
+                 [MODULE_DELTA_BIAS] = "mamba.dt_bias",
+                 [MODULE_DELTA_SKIP] = "mamba.D",
+                 [MODULE_FFN_NORM] = "pre_ff_layernorm",
+                 [MODULE_GATE] = "feed_forward.gate_proj",
+                 [MODULE_UP] = "feed_forward.up_proj",
+                 [MODULE_DOWN] = "feed_forward.down_proj",
+                 [MODULE_EMBEDDING] = "embed_tokens",
+                 [MODULE_NORM] = "final_layernorm",
+                 [MODULE_OUTPUT] = "lm_head"},
+     .aliases = {{"logit_scale", "lm_head_multiplier"}},
+     .fixed = {NO_ATTENTION_BIAS,
+               NO_MLP_BIAS,
+               {NULL, {"hidden_act"}, 0, "another activation", "silu"},
+               {NULL, {"mamba_proj_bias"}, 0, "biases of layers that recur"},
+               {NULL, {"projectors_bias"}, 0, "biases of layers that recur"},
+               {NULL, {"mamba_use_mlp"}, 1, "layers without a feed-forward part"},
+               {NULL, {"attn_layer_indices"}, -1, "layers that do not attend"}},
+     .ignored = {"mamba_chunk_size", "mlp_expansion_factor", "num_logits_to_keep"},
+     .recurs = true,
+     .state_space = true,
+     .paired = true,
+     .usual_space = {.n_key_heads = 1, .n_value_heads = 128, .key_dim = 256, .taps = 4},
+     .fixed_act = true,
+     .scales = {.embedding = 1, .logits = 1},
+     .norm_eps = 1e-5,
+     .default_context = 8192},
 };
 
 const ArchitectureFamily architectures_state_space = {ROWS, sizeof ROWS / sizeof *ROWS};

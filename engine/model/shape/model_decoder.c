@@ -326,6 +326,14 @@ static Status leave_further_layers(DecoderShape *shape, const ParamSource *sourc
     return status;
 }
 
+// Each layer of the files is two.
+static Status pair_layers(DecoderShape *shape, const ParamSource *source, Error *error) {
+    shape->n_layers *= 2;
+    if (shape->n_layers <= MODEL_MAX_LAYERS) return STATUS_OK;
+    return error_set(error, STATUS_FILE, "%s: %d layers of two parts each; palaver takes %d", source->path,
+                     shape->n_layers / 2, MODEL_MAX_LAYERS / 2);
+}
+
 // A GGUF file whose layers all have experts need not have the size of another feed-forward part.
 static void default_to_experts(DecoderShape *shape, const ParamSource *source) {
     char text[KEY_SIZE];
@@ -350,6 +358,7 @@ Status model_read_shape(Model *model, const ParamSource *source, Error *error) {
         status = read_size(shape, source, &SIZES[i], error);
     }
     if (!status) status = leave_further_layers(shape, source, error);
+    if (!status && a->paired) status = pair_layers(shape, source, error);
     if (a->ffn_halved) shape->intermediate_size /= 2;
     if (!status) status = model_adjust_ffn(model, source, error);
     if (a->one_kv_head && source->config) shape->n_kv_heads = 1;

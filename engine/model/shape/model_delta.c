@@ -25,6 +25,17 @@ static Status kinds_by_interval(const Model *model, const ParamSource *source, L
     return STATUS_OK;
 }
 
+// The first of two recurs, the second attends beside it.
+static Status kinds_of_pairs(const Model *model, const ParamSource *source, LayerHeads *heads, Error *error) {
+    static const char *const NEVER_NULL[] = {"layer_types", "head_dim"}; // by which its class cannot go
+    for (int i = 0; i < 2 && source->config; i++)
+        if (json_is_null(json_object_get(source->config, NEVER_NULL[i])))
+            return param_refuse_null(source, NULL, NEVER_NULL[i], error);
+    for (int l = 0; l < model->shape.n_layers; l++)
+        heads[l].recurs = heads[l].no_ffn = l % 2 == 0, heads[l].beside = l % 2 == 1;
+    return STATUS_OK;
+}
+
 // What layer_types calls a layer that recurs, and one that attends: as transformers 5 has them, then as files of state spaces
 // do. NULL: none of these.
 static const char *const KINDS[][2] = {{"linear_attention", "mamba"}, {"full_attention", "attention"}};
@@ -42,6 +53,7 @@ static Status kinds_from_config(const Model *model, const ParamSource *source, L
     const bool state_space = source->architecture->state_space;
     const int n = model->shape.n_layers;
     if (source->architecture->one_part) return model_read_parts(model, source, heads, error);
+    if (source->architecture->paired) return kinds_of_pairs(model, source, heads, error);
     unread_take_key(source, NULL, name);
     if (json_same(types, json_object_get(source->config, "layer_types")))
         unread_take_key(source, NULL, "layer_types");
@@ -64,6 +76,7 @@ static Status kinds_from_gguf(const Model *model, const ParamSource *source, Lay
                               Error *error) {
     char text[KEY_SIZE];
     if (source->architecture->one_part) return model_read_parts(model, source, heads, error);
+    if (source->architecture->paired) return kinds_of_pairs(model, source, heads, error);
     if (source->architecture->state_space) {
         const Status status = model_find_headless(model, source, heads, error);
         for (int l = 0; l < model->shape.n_layers && !status; l++) heads[l].recurs = heads[l].n_kv_heads == 0;
@@ -136,21 +149,38 @@ static Status read_gguf_values(DeltaRule *d, const ParamSource *source, Error *e
     return STATUS_OK;
 }
 
-// In config.json of a state space they have together the hidden size, expanded.
+// How many elements heads of values have together: of pairs what mamba_d_ssm says, or null.
+static Status read_whole(const ParamSource *source, int64_t expanded, int64_t *all, Error *error) {
+    static const char WHOLE[] = "mamba_d_ssm";
+    const bool follows =
+        !source->architecture->paired || json_is_null(json_object_get(source->config, WHOLE));
+    *all = follows ? expanded : 1024;
+    if (follows) return STATUS_OK;
+    Status status = param_integer(source, (Key){WHOLE, NULL}, all, error);
+    return status || (*all > 0 && *all < 1 << 22) ? status : refuse_size(source, WHOLE, *all, 1 << 22, error);
+}
+
+// In config.json of a state space they have together the hidden size, expanded, unless it says how many.
 static Status read_expanded(DeltaRule *d, int hidden_size, const ParamSource *source, Error *error) {
     static const char HEAD[] = "mamba_d_head";
     const json_t *head = json_object_get(source->config, HEAD);
     const bool follows = !head || (json_is_string(head) && strcmp(json_string_value(head), "auto") == 0);
-    int64_t expand = 2, dim;
+    int64_t expand = 2, all, dim;
     Status status = param_integer(source, (Key){"mamba_expand", NULL}, &expand, error);
     if (status) return status;
     if (expand < 1 || expand > 64) return refuse_size(source, "mamba_expand", expand, 64, error);
-    dim = expand * hidden_size / d->n_value_heads;
+    status = read_whole(source, expand * hidden_size, &all, error);
+    if (status) return status;
+    dim = all / d->n_value_heads;
     unread_take_key(source, NULL, HEAD);
     if (!follows) status = param_integer(source, (Key){HEAD, NULL}, &dim, error);
     if (status) return status;
     if (dim < 1 || dim > MOST_DIM) return refuse_size(source, HEAD, dim, MOST_DIM, error);
-    if (dim * d->n_value_heads != expand * hidden_size)
+    if (dim * d->n_value_heads != all && source->architecture->paired)
+        return error_set(error, STATUS_FILE,
+                         "%s: %d heads of %lld (mamba_n_heads, %s) are not %lld (mamba_d_ssm)", source->path,
+                         d->n_value_heads, (long long)dim, HEAD, (long long)all);
+    if (dim * d->n_value_heads != all)
         return error_set(error, STATUS_FILE,
                          "%s: %d heads of %lld (mamba_n_heads, %s) are not %lld times the hidden size of %d "
                          "(mamba_expand)",
@@ -258,10 +288,20 @@ static Status check_sections(const Model *model, const ParamSource *source, Erro
                             source->path, key, model->shape.rope.rotary_dim / 2);
 }
 
-// In GGUF each layer's is simply there.
+// In GGUF each layer's is simply there, as is its norm.
 static Status read_conv_bias(Model *model, const ParamSource *source, Error *error) {
+    static const char BEFORE[] = "mamba_norm_before_gate";
+    bool before = true;
     model->conv_bias = source->config;
-    return param_bool(source, (Key){"mamba_conv_bias", NULL}, &model->conv_bias, error);
+    model->state_norm = !source->architecture->paired;
+    Status status = param_bool(source, (Key){"mamba_conv_bias", NULL}, &model->conv_bias, error);
+    if (status || !source->config || !source->architecture->paired) return status;
+    status = param_bool(source, (Key){"mamba_rms_norm", NULL}, &model->state_norm, error);
+    if (!status) status = param_bool(source, (Key){BEFORE, NULL}, &before, error);
+    if (status || !before || !model->state_norm) return status;
+    return error_set(error, STATUS_UNSUPPORTED,
+                     "%s: %s asks for norms of the state before its gates, which palaver cannot run",
+                     source->path, BEFORE);
 }
 
 Status model_read_delta(Model *model, const ParamSource *source, Error *error) {
@@ -299,6 +339,7 @@ Status model_read_delta(Model *model, const ParamSource *source, Error *error) {
         ropes[l] = heads[l].recurs || heads[l].no_mixer || !turns ? -1 : 0;
     }
     delta.norm_eps = (float)((double)s->norm_eps * model->residual_scale * model->residual_scale);
+    delta.scale = (float)model->multipliers.state;
     if (recurs) s->delta = delta;
     s->heads_of_layers = model->layer_heads = heads, s->rope.of_layers = model->layer_ropes = ropes;
     model->usual_intermediate = s->intermediate_size;

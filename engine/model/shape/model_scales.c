@@ -101,5 +101,6 @@ Status model_read_scales(Model *model, const ParamSource *source, Error *error) 
     shape->attention_cap = (float)or_none(scales.attention_cap);
     shape->logit_cap = (float)or_none(scales.logit_cap);
     shape->logit_scale = (float)(or_one(scales.logits) / over);
-    return keep_divided(model, source, residual, error);
+    status = model_read_multipliers(model, source, &residual, error);
+    return status ? status : keep_divided(model, source, residual, error);
 }

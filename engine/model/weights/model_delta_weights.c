@@ -307,8 +307,10 @@ Status model_take_delta(Model *model, const ParamSource *source, int layer, Erro
     const DeltaReader r = {model, source, layer, d, to};
     const int64_t wide = delta_width(d);
     const CheckpointTensor *norm = find(&r, MODULE_DELTA_NORM);
+    const bool optional = source->architecture->paired && (!source->config || !model->state_norm);
     Status status = d->adds ? take_state_space(&r, error) : take_delta_rule(&r, error);
-    if (!status && !norm)
+    if (optional && source->config) norm = NULL; // what is there all the same has no place
+    if (!status && !norm && !optional)
         status = model_missing_tensor(model, source, MODULE_DELTA_NORM, layer, "weight", error);
     if (!status)
         status =

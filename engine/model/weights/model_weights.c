@@ -165,6 +165,7 @@ static bool recurs(const Reader *r) {
 // Of what a layer lacks there is nothing; its one norm is attn_norm, whichever part it stands before.
 static bool is_lacked(const Reader *r, Module module) {
     const LayerHeads heads = layer_heads(&r->model->shape, r->layer);
+    if (heads.beside && module == MODULE_ATTN_NORM) return true; // it is the other's
     return (heads.no_mixer && module >= MODULE_Q && module <= MODULE_ATTN_POST_NORM) ||
            (heads.no_ffn && module >= MODULE_FFN_NORM && module <= MODULE_FFN_POST_NORM);
 }
@@ -300,6 +301,13 @@ static Status take_x_scale(const Reader *r, int index, LayerWeights *layer, Erro
                            (double)layer->x_scale);
 }
 
+// Of a layer beside another one its norm, as the file has it: the other one's may have been multiplied.
+static void share_norm(const Reader *r, int index, LayerWeights *layer) {
+    const CheckpointTensor *tensor = model_find_tensor(r->source, MODULE_ATTN_NORM, index, "weight");
+    layer->attn_norm =
+        (Matrix){.type = tensor->type, .rows = 1, .cols = r->model->shape.hidden_size, .data = tensor->data};
+}
+
 static Status read_layer(const Reader *all, int index, Error *error) {
     Reader own = *all;
     const Reader *r = &own;
@@ -335,7 +343,8 @@ static Status read_layer(const Reader *all, int index, Error *error) {
     const LayerHeads heads = layer_heads(&r->model->shape, index);
     if (heads.no_mixer) layer->attn_norm = layer->attn_norm_bias = (Matrix){0};
     if (heads.no_ffn) layer->ffn_norm = layer->ffn_norm_bias = (Matrix){0};
-    return status;
+    if (!status && heads.beside) share_norm(r, index, layer);
+    return status ? status : model_multiply_layer(r->model, index, error);
 }
 
 // Whether a GGUF file has q, k and v in one, in the layers that have them: those that recur have others by that name.

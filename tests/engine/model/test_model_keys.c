@@ -191,7 +191,7 @@ static void each_key_of_recurring_ones_counts_or_is_refused(void **state) {
 
 static void each_key_of_state_spaces_counts_or_is_refused(void **state) {
     (void)state;
-    check_keys("state_space_keys", 900);
+    check_keys("state_space_keys", 1200);
 }
 
 // What the configuration classes write, in either style.
@@ -220,7 +220,7 @@ static void default_configs_are_read(void **state) {
     check_defaults("latent_default", 6);
     check_defaults("convolution_default", 4);
     check_defaults("delta_default", 6);
-    check_defaults("state_space_default", 4);
+    check_defaults("state_space_default", 6);
 }
 
 // ---- tensors -----------------------------------------------------------------------------------------------
