@@ -67,9 +67,10 @@ static const Linear *linear_of(LinearKind kind, const Layer *layer, const Head *
 
 static LinearShape tuning_shape(const Backend *, LinearKind kind, const Layer *layer, const Head *head) {
     const Linear *w = linear_of(kind, layer, head);
-    // Experts have ways of their own.
+    // Experts have ways of their own; and layers may lack a part.
     bool experts = layer->router && (kind == LINEAR_GATE_UP || kind == LINEAR_DOWN);
-    return LinearShape{w->rows, w->cols, experts ? DTYPE_COUNT : dispatch_type((Format)w->part[0].format)};
+    return LinearShape{w->rows, w->cols,
+                       experts || w->rows == 0 ? DTYPE_COUNT : dispatch_type((Format)w->part[0].format)};
 }
 
 // As cuda_gemm() would have it, what becomes of the sums aside: the way does not go by that.
