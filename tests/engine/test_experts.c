@@ -36,6 +36,8 @@ static void greedy_text(void **state) {
         {"olmoe", "olmoe"},
         {"granitemoe", "granitemoe"},
         {"granitemoe.gguf", "granitemoe"},
+        {"granitemoeshared", "granitemoeshared"},
+        {"granitemoeshared.gguf", "granitemoeshared"},
         {"glm4_moe", "glm4_moe"},
         {"ernie4_5_moe", "ernie4_5_moe"},
         {"gpt_oss", "gpt_oss"},

@@ -105,6 +105,8 @@ EXPERTS_TEST(olmoe, "olmoe", "olmoe")
 EXPERTS_TEST(olmoe_gguf, "olmoe.gguf", "olmoe")
 EXPERTS_TEST(granitemoe, "granitemoe", "granitemoe")
 EXPERTS_TEST(granitemoe_gguf, "granitemoe.gguf", "granitemoe")
+EXPERTS_TEST(granitemoeshared, "granitemoeshared", "granitemoeshared")
+EXPERTS_TEST(granitemoeshared_gguf, "granitemoeshared.gguf", "granitemoeshared")
 EXPERTS_TEST(glm4_moe, "glm4_moe", "glm4_moe")
 EXPERTS_TEST(ernie4_5_moe, "ernie4_5_moe", "ernie4_5_moe")
 EXPERTS_TEST(gpt_oss, "gpt_oss", "gpt_oss")
@@ -191,6 +193,8 @@ int main(int argc, char **argv) {
         cmocka_unit_test(olmoe_gguf),
         cmocka_unit_test(granitemoe),
         cmocka_unit_test(granitemoe_gguf),
+        cmocka_unit_test(granitemoeshared),
+        cmocka_unit_test(granitemoeshared_gguf),
         cmocka_unit_test(glm4_moe),
         cmocka_unit_test(ernie4_5_moe),
         cmocka_unit_test(gpt_oss),

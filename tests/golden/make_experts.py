@@ -54,6 +54,9 @@ MODELS = {
     "granitemoe": (dict(model_type="granitemoe", num_local_experts=5, num_experts_per_tok=2, intermediate_size=24,
                         attention_bias=False, attention_multiplier=0.25, embedding_multiplier=3.0, residual_multiplier=0.5,
                         logits_scaling=2.0, **OLD), "granitemoe"),
+    "granitemoeshared": (dict(model_type="granitemoeshared", num_local_experts=5, num_experts_per_tok=2, intermediate_size=24,
+                              shared_intermediate_size=32, attention_bias=False, attention_multiplier=0.25, embedding_multiplier=3.0,
+                              residual_multiplier=0.5, logits_scaling=2.0, **OLD), "granitemoeshared"),
     "glm4_moe": (dict(model_type="glm4_moe", n_routed_experts=6, num_experts_per_tok=2, moe_intermediate_size=16,
                       n_shared_experts=1, intermediate_size=40, first_k_dense_replace=1, norm_topk_prob=True, n_group=2,
                       topk_group=1, routed_scaling_factor=2.5, use_qk_norm=True, attention_bias=True, head_dim=16,
@@ -202,7 +205,7 @@ STEMS = {"self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.
          "mlp.shared_experts.gate_proj": "ffn_gate_shexp", "mlp.shared_experts.up_proj": "ffn_up_shexp",
          "mlp.shared_experts.down_proj": "ffn_down_shexp", "feed_forward.router": "ffn_gate_inp",
          "feed_forward.shared_expert.gate_proj": "ffn_gate_shexp", "feed_forward.shared_expert.up_proj": "ffn_up_shexp",
-         "feed_forward.shared_expert.down_proj": "ffn_down_shexp"}
+         "feed_forward.shared_expert.down_proj": "ffn_down_shexp", "shared_mlp.output_linear": "ffn_down_shexp"}
 WHOLE = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
 
 
@@ -228,6 +231,10 @@ def gguf_tensors(config, key, value):
         elif config.model_type == "gpt_oss" and rest.startswith("mlp.experts.down_proj"):
             kind = "bias" if rest.endswith("_bias") else "weight"
             yield f"blk.{layer}.ffn_down_exps.{kind}", value if kind == "bias" else value.swapaxes(1, 2)
+        elif rest == "shared_mlp.input_linear.weight":
+            gate, up = np.split(value, 2)
+            yield f"blk.{layer}.ffn_gate_shexp.weight", gate
+            yield f"blk.{layer}.ffn_up_shexp.weight", up
         elif rest == "self_attn.sinks":
             yield f"blk.{layer}.attn_sinks.weight", value
         elif rest == "mlp.experts.gate_up_proj":
@@ -238,7 +245,7 @@ def gguf_tensors(config, key, value):
             yield f"blk.{layer}.ffn_down_exps.weight", value
         else:
             stem, kind = rest.rsplit(".", 1)
-            if config.model_type in ("mixtral", "granitemoe") and stem in ("self_attn.q_proj", "self_attn.k_proj"):
+            if config.model_type in ("mixtral", "granitemoe", "granitemoeshared") and stem in ("self_attn.q_proj", "self_attn.k_proj"):
                 value = permuted(value, config.num_attention_heads if "q_proj" in stem else config.num_key_value_heads)
             name = "post_attention_norm" if config.model_type in ("gpt_oss", "glm4_moe") and STEMS[stem] == "ffn_norm" else STEMS[stem]
             yield f"blk.{layer}.{name}.{kind}", value[0] if stem == "mlp.shared_expert_gate" else value
@@ -248,11 +255,14 @@ def gguf_tensors(config, key, value):
 
 
 GGUF = {"mixtral": "llama", "qwen3_moe": "qwen3moe", "qwen2_moe": "qwen2moe", "olmoe": "olmoe", "granitemoe": "granitemoe",
+        "granitemoeshared": "granitemoe",
         "gpt_oss": "gpt-oss", "glm4_moe": "glm4moe", "ernie4_5_moe": "ernie4_5-moe", "llama4-usual": "llama4"}
 
 
 def add_further(writer, config):
-    if config.model_type == "granitemoe":
+    if config.model_type == "granitemoeshared":
+        writer.add_expert_shared_feed_forward_length(config.shared_intermediate_size)
+    if config.model_type.startswith("granitemoe"):
         writer.add_attention_scale(config.attention_multiplier)
         writer.add_embedding_scale(config.embedding_multiplier)
         writer.add_residual_scale(config.residual_multiplier)

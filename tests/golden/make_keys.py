@@ -41,7 +41,7 @@ DENSE = {name: f"dense/{name}" for name in (
     "olmo3-nested", "exaone4", "exaone4-full", "cohere", "cohere2", "stablelm", "starcoder2", "phi", "nemotron", "falcon-7b", "falcon-40b",
     "ministral3", "hunyuan", "cohere-plus", "stablelm-12b", "gemma4", "gemma4-e", "falcon-rw", "gemma4-moe", "apertus")}
 # Of make_experts.py, likewise.
-EXPERTS = {name: f"experts/{name}" for name in ("mixtral", "qwen3_moe", "qwen2_moe", "olmoe", "granitemoe", "glm4_moe",
+EXPERTS = {name: f"experts/{name}" for name in ("mixtral", "qwen3_moe", "qwen2_moe", "olmoe", "granitemoe", "granitemoeshared", "glm4_moe",
                                                  "ernie4_5_moe", "gpt_oss", "phimoe", "llama4")}
 # Of make_latent.py, likewise.
 LATENT = {name: f"latent/{name}" for name in ("deepseek_v2", "deepseek_v3", "glm4_moe_lite")}
@@ -268,6 +268,9 @@ OWN.update({
                             (dict(shared_expert_intermediate_size=16), False), (dict(qkv_bias=False), False),
                             (dict(use_sliding_window=True), False), (dict(num_local_experts=6), None)],
     "olmoe": FURTHER + [(dict(norm_topk_prob=False), True), (dict(clip_qkv=0.5), False), (dict(clip_qkv=None), True)],
+    "granitemoeshared": FURTHER + [(dict(shared_intermediate_size=16), False), (dict(shared_intermediate_size=0), None), (dict(shared_intermediate_size=GONE), None),
+                                   (dict(intermediate_size=16), False), (dict(embedding_multiplier=2.0), True), (dict(residual_multiplier=0.7), True),
+                                   (dict(attention_multiplier=0.4), True), (dict(logits_scaling=3.0), True), (dict(num_experts_per_tok=1), True)],
     "granitemoe": FURTHER + [(dict(embedding_multiplier=2.0), True), (dict(residual_multiplier=0.7), True),
                              (dict(attention_multiplier=0.5), True), (dict(logits_scaling=3.0), True),
                              (dict(norm_topk_prob=False), None)],

@@ -171,7 +171,7 @@ static void each_key_of_dense_ones_counts_or_is_refused(void **state) {
 
 static void each_key_of_experts_counts_or_is_refused(void **state) {
     (void)state;
-    check_keys("experts_keys", 340);
+    check_keys("experts_keys", 500);
 }
 
 static void each_key_of_latent_ones_counts_or_is_refused(void **state) {
@@ -216,7 +216,7 @@ static void default_configs_are_read(void **state) {
     (void)state;
     check_defaults("default", 20);
     check_defaults("dense_default", 34);
-    check_defaults("experts_default", 16);
+    check_defaults("experts_default", 18);
     check_defaults("latent_default", 6);
     check_defaults("convolution_default", 4);
     check_defaults("delta_default", 6);
