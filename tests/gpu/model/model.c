@@ -181,7 +181,7 @@ static void fill_experts(TestModel *model, const Case *c, LayerWeights *l, uint6
         l->choice_bias = fill(model, DTYPE_F32, 1, c->n_experts, (Spread){0.2f, 0}, state);
     }
     if (!c->shared) return;
-    l->shared_gate = fill(model, c->type, c->shared, c->hidden, (Spread){2 * in, 0}, state);
+    if (!c->no_gate) l->shared_gate = fill(model, c->type, c->shared, c->hidden, (Spread){2 * in, 0}, state);
     l->shared_up = fill(model, c->type, c->shared, c->hidden, (Spread){in, 0}, state);
     l->shared_down =
         fill(model, c->type, c->hidden, c->shared, (Spread){1 / sqrtf((float)c->shared), 0}, state);
