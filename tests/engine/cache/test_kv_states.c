@@ -8,11 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_TOKENS = 96, N_WALKERS = 4, N_LAYERS = 4, N_RECURRING = 3 };
+enum { MAX_TOKENS = 96, N_WALKERS = 4, N_LAYERS = 5, N_RECURRING = 3, N_STORED = 1 }; // the last has no mixer
 
 static Status fake_copy(Backend *backend, const CacheSlots *from, const int32_t *to, Error *error) {
     (void)backend, (void)to, (void)error;
-    assert_int_equal(from->n_layers, N_LAYERS - N_RECURRING); // those that have slots
+    assert_int_equal(from->n_layers, N_STORED); // those that have slots
     for (int l = 0; l < from->n_layers; l++) assert_true(from->layers[l].k && !from->layers[l].recurs);
     return STATUS_OK;
 }
@@ -26,7 +26,8 @@ static Backend fake = {.ops = &fake_ops};
 static const LayerHeads heads[N_LAYERS] = {{.n_kv_heads = 1, .head_dim = 2, .lender = 0, .recurs = true},
                                            {.n_kv_heads = 1, .head_dim = 2, .lender = 1},
                                            {.n_kv_heads = 1, .head_dim = 2, .lender = 2, .recurs = true},
-                                           {.n_kv_heads = 1, .head_dim = 2, .lender = 3, .recurs = true}};
+                                           {.n_kv_heads = 1, .head_dim = 2, .lender = 3, .recurs = true},
+                                           {.n_kv_heads = 1, .head_dim = 2, .lender = 4, .no_mixer = true}};
 static const DecoderShape shape = {
     .n_layers = N_LAYERS,
     .n_heads = 1,
@@ -46,8 +47,10 @@ static KvCache open_cache(int window, int page_size, int n_sequences) {
     CacheOptions options = cache_options(DTYPE_F32);
     options.paged = page_size > 0, options.page_size = page_size, options.n_sequences = n_sequences;
     if (kv_cache_open(&fake, &options, &shape, window, &cache, &error)) fail_msg("%s", error.message);
-    assert_int_equal(cache.layout.n_layers, N_LAYERS - N_RECURRING);
+    assert_int_equal(cache.layout.n_layers, N_STORED);
     assert_int_equal(cache.layout.n_recurring, N_RECURRING);
+    assert_true(cache.layers[N_LAYERS - 1].recurs && !cache.layers[N_LAYERS - 1].states);
+    assert_ptr_equal(kv_layer_attending(cache.layers, N_LAYERS), &cache.layers[1]);
     assert_int_equal(cache.layout.state_floats, 1 * (2 + 2 + 3) + 2 * 3);
     return cache;
 }
