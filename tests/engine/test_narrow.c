@@ -200,6 +200,20 @@ static void every_architecture_gives_what_it_gives_without(void **state) {
     assert_int_equal(n_rows, n_narrowed);
 }
 
+// Layers that recur, the last one or others; a last layer without a mixer, and one beside another, of which none is left out.
+static void layers_of_other_kinds_give_it_too(void **state) {
+    (void)state;
+    n_narrowed = n_rows = 0;
+    assert_true(check_folder(GOLDEN_DELTA) + check_folder(GOLDEN_STATE_SPACE) > 14);
+    assert_true(n_narrowed > 20);
+    n_narrowed = 0;
+    check(GOLDEN_STATE_SPACE "/nemotron_h-moe", "cpu", false, DTYPE_F32);
+    assert_true(n_narrowed > 0);
+    n_narrowed = 0;
+    check(GOLDEN_STATE_SPACE "/falcon_h1", "cpu", false, DTYPE_F32);
+    assert_int_equal(n_narrowed, 0);
+}
+
 // A backend that wants more to be saved than there is in a small model.
 static void a_backend_says_from_when_on(void **state) {
     (void)state;
@@ -231,6 +245,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(others_stay_as_they_are),
         cmocka_unit_test(what_is_saved_is_counted),
         cmocka_unit_test(every_architecture_gives_what_it_gives_without),
+        cmocka_unit_test(layers_of_other_kinds_give_it_too),
         cmocka_unit_test(a_backend_says_from_when_on),
         cmocka_unit_test(several_cards_do_as_well),
     };
