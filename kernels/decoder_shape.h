@@ -270,6 +270,17 @@ static inline LayerHeads layer_heads(const DecoderShape *s, int layer) {
     return s->heads_of_layers ? s->heads_of_layers[layer] : alike;
 }
 
+// Whether layers that attend or convolve have other heads than the shape says, or borrow another one's keys and values.
+static inline bool decoder_heads_differ(const DecoderShape *s) {
+    for (int l = 0; s->heads_of_layers && l < s->n_layers; l++) {
+        const LayerHeads *h = &s->heads_of_layers[l];
+        if (!h->recurs && !h->no_mixer &&
+            (h->convolves || h->lender != l || h->n_kv_heads != s->n_kv_heads || h->head_dim != s->head_dim))
+            return true;
+    }
+    return false;
+}
+
 // The largest head of any layer, the widest row of keys, and the fewest heads that they have.
 static inline int decoder_most_head_dim(const DecoderShape *s) {
     int most = s->head_dim;

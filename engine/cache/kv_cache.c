@@ -58,7 +58,7 @@ Status kv_cache_layout(const CacheOptions *o, const DecoderShape *shape, int con
     int64_t page = page_size_of(o, context_size), pages = (context_size + page - 1) / page;
     *layout = (KvLayout){
         // Where layers' heads differ, a slot has room for the widest: rows of all heads must then be whole.
-        .layout = shape->heads_of_layers ? WHOLE_ROWS : o->layout,
+        .layout = decoder_heads_differ(shape) ? WHOLE_ROWS : o->layout,
         .n_layers = own_layers(shape),
         .n_kv_heads = (int)((decoder_kv_width(shape) + shape->head_dim - 1) / shape->head_dim),
         .head_dim = shape->head_dim,
@@ -160,7 +160,7 @@ static void take_heads(LayerHeads heads, KvLayer *kv) {
 static KvLayer stored_layer(const KvCache *cache, const DecoderShape *shape, int layer, int i) {
     KvLayer kv = kv_layout_layer(&cache->layout, cache->memory, cache->scales, i);
     kv.rope = shape->rope.of_layers ? shape->rope.of_layers[layer] : 0;
-    if (shape->heads_of_layers) take_heads(shape->heads_of_layers[layer], &kv);
+    if (decoder_heads_differ(shape)) take_heads(shape->heads_of_layers[layer], &kv);
     kv.rotate_keys = cache->layout.type == DTYPE_INT4 && !kv.convolves;
     if (cache->sink_scores)
         kv.sink_scores = (const float *)cache->sink_scores + (int64_t)layer * shape->n_heads;

@@ -72,6 +72,20 @@ static bool fill_cards(const CudaBackend *cuda, DecodeArguments *a, const Decode
     return able && !(a->output_forms & FORM_WHOLE);
 }
 
+// Of layers that recur: whose states the token goes on from, and how many blocks share a head.
+static void fill_states(const CudaBackend *cuda, const StepSequence *q, DecodeArguments *a) {
+    const DeltaRule *d = &cuda->shape->delta;
+    if (d->n_value_heads == 0) return;
+    a->gated = cuda->decoder->gates;
+    a->delta = *d, a->channels = (int)delta_channels(d), a->state_floats = delta_state_floats(d);
+    a->state_width = (int)delta_width(d);
+    a->state_from = q->state_from, a->state_to = q->state_to;
+    a->head_parts = 1;
+    while (2 * a->head_parts * 8 <= d->value_dim &&
+           2 * a->head_parts * d->n_value_heads <= cuda->device.card.n_sms)
+        a->head_parts *= 2;
+}
+
 bool arguments_fill(const CudaBackend *cuda, const DecodeStep *t, DecodeArguments *a) {
     const DecoderShape *s = cuda->shape;
     const StepSequence *q = &t->step->sequences[0];
@@ -93,10 +107,17 @@ bool arguments_fill(const CudaBackend *cuda, const DecodeStep *t, DecodeArgument
     a->score_scale *= query_temperature(s, (int64_t)a->position - q->n_evicted);
     a->n_slots = q->n_slots, a->slot_positions = t->step->slot_positions;
     a->n_sinks = q->n_sinks, a->n_evicted = q->n_evicted;
-    bool able = describe_cache(s, &t->kv[0], t->step, a) && find_token(t->step, a);
-    for (int l = 0; l < s->n_layers; l++)
-        able = able && describe_layer(t->layers[l], &t->kv[l], t->windows[l], a, &d->wanted[l]) &&
-               fits_cache(&t->kv[l], a, &d->wanted_scales[l]);
+    fill_states(cuda, q, a);
+    const KvLayer *attending = kv_layer_attending(t->kv, s->n_layers);
+    bool able = attending && describe_cache(s, attending, t->step, a) && find_token(t->step, a);
+    for (int l = 0; l < s->n_layers && able; l++) {
+        able = describe_layer(t->layers[l], &t->kv[l], t->windows[l], a, &d->wanted[l]) &&
+               (t->kv[l].recurs || fits_cache(&t->kv[l], a, &d->wanted_scales[l]));
+        if (able && a->gated)
+            able = describe_gated(a, t->layers[l], &t->kv[l], &d->wanted[l], &d->wanted_gates[l]);
+        if (able && a->gated) d->wanted_gates[l].turn = a->n_attending;
+        a->n_attending += !t->kv[l].recurs;
+    }
     a->embedding = matrix_of(&t->head->embedding);
     if (t->x) { // a table of one row
         a->embedding = {(const char *)t->x, NULL, s->hidden_size * (int)sizeof(float), FORMAT_F32};
@@ -104,12 +125,13 @@ bool arguments_fill(const CudaBackend *cuda, const DecodeStep *t, DecodeArgument
     }
     a->output = matrix_of(&t->head->output.part[0]);
     a->output_forms = decode_form(a->output.format);
-    a->formats = formats_of(d->wanted, s->n_layers, a->output);
+    a->formats = formats_of(d->wanted, a->gated ? d->wanted_gates : NULL, s->n_layers, a->output);
     a->norm = t->head->norm.weight;
     a->logits = t->gather ? (float *)t->gather->part : t->logits, a->counts = cuda->counts;
     a->layers = d->table, a->scales = d->scales;
     fill_phases(s, d, a);
     a->round = d->round, a->head_round = d->head_round;
     a->threads = decode_block(cuda->device.code).threads();
+    if (able && a->gated) able = !cuda->peers && decode_has_states(a);
     return able && multiplies(a, &a->output) && fill_cards(cuda, a, d->wanted) && plan_step(cuda, a);
 }

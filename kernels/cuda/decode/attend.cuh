@@ -14,13 +14,13 @@
 // some of an element's lanes leave the others, a warp falls apart into its elements, which cost 3 µs one after the
 // other.
 __device__ inline void attend_combine(const DecodeArguments &a, const CacheShare &c, unsigned round,
-                                      int layer) {
+                                      int turn) {
     constexpr int LOADS = 4;
     int n_elements = a.group * a.head_dim;
     int begin = c.split * a.combine_elements, n = min(a.combine_elements, n_elements - begin);
     unsigned *counter = a.head_arrived + c.kv_head * 32;
     arrive(counter);
-    await(counter, a.head_round + (layer + 1) * a.n_splits);
+    await(counter, a.head_round + (turn + 1) * a.n_splits);
 #pragma unroll 1
     for (int of_warp = threadIdx.x / 32 * 8; of_warp < n; of_warp += DECODE_THREADS / 4) {
         float largest = -INFINITY, weight = 0, sum = 0;
@@ -178,7 +178,7 @@ __device__ __forceinline__ void attend_phase(const DecodeArguments &a, const Dec
     if (owner && (PLAIN || last)) attend_own<Cache>(a, s, used);
     sync_warps();
     publish_attended<EXPERTS>(a, c, s, used, round, EXPERTS && owner && l.sinks);
-    if (a.n_splits > 1) attend_combine(a, c, round, view.index);
+    if (a.n_splits > 1) attend_combine(a, c, round, view.turn);
 }
 
 #endif

@@ -6,11 +6,11 @@
 #include "kernels/cuda/decode/cache.cuh"
 #include "kernels/cuda/decode/exchange.cuh"
 
-// A layer, in shared memory, and its number.
+// A layer, in shared memory, its number, and that among those that attend.
 struct DecodeLayerView {
     const DecodeLayer &layer;
     const DecodeScales &scales;
-    int index;
+    int index, turn;
 };
 
 // Shared memory of the phase, in the place of its input.

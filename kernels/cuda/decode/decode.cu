@@ -13,6 +13,8 @@ void decoder_close(Decoder *d) {
     free(d->wanted);
     free(d->host_scales);
     free(d->wanted_scales);
+    free(d->host_gates);
+    free(d->wanted_gates);
     free(d->host_pages);
     free(d);
 }
@@ -25,8 +27,16 @@ static size_t lay_out(const DecoderShape *s, Decoder *d, char *base) {
         return base + at;
     };
     d->parts_bytes = (size_t)d->max_splits * q * 4;
-    d->qkv = (uint32_t *)take((q + 2 * kv) * 4);
-    d->attended = (uint32_t *)take(q * 4);
+    size_t of_qkv = q + 2 * kv, gives = q;
+    const bool recurs = s->delta.n_value_heads > 0;
+    if (recurs) { // gates and rates besides
+        const size_t width = (size_t)delta_width(&s->delta);
+        of_qkv =
+            max(of_qkv + q, (size_t)delta_channels(&s->delta) + width + 2 * (size_t)s->delta.n_value_heads);
+        gives = max(gives, width);
+    }
+    d->qkv = (uint32_t *)take(of_qkv * 4);
+    d->attended = (uint32_t *)take(gives * 4);
     d->middle = (uint32_t *)take((size_t)s->hidden_size * 2 * 4); // see DecodeArguments.halved
     d->gated = (uint32_t *)take((size_t)decoder_ffn_width(s) * 4);
     d->routed = (uint32_t *)take((size_t)s->experts.n * (size_t)route_parts(s) * 4);
@@ -36,6 +46,7 @@ static size_t lay_out(const DecoderShape *s, Decoder *d, char *base) {
     d->arrived = (unsigned *)take((size_t)(PHASE_END + s->n_kv_heads) * 32 * 4);
     d->table = (DecodeLayer *)take((size_t)s->n_layers * sizeof(DecodeLayer));
     d->scales = (DecodeScales *)take((size_t)s->n_layers * sizeof(DecodeScales));
+    d->gates = recurs ? (DecodeGated *)take((size_t)s->n_layers * sizeof(DecodeGated)) : NULL;
     return used;
 }
 
@@ -55,9 +66,15 @@ static Status decoder_open(CudaBackend *cuda, Error *error) {
     d->wanted = (DecodeLayer *)calloc((size_t)s->n_layers, sizeof(DecodeLayer));
     d->host_scales = (DecodeScales *)calloc((size_t)s->n_layers, sizeof(DecodeScales));
     d->wanted_scales = (DecodeScales *)calloc((size_t)s->n_layers, sizeof(DecodeScales));
+    const bool recurs = s->delta.n_value_heads > 0;
+    if (recurs) {
+        d->host_gates = (DecodeGated *)calloc((size_t)s->n_layers, sizeof(DecodeGated));
+        d->wanted_gates = (DecodeGated *)calloc((size_t)s->n_layers, sizeof(DecodeGated));
+    }
     size_t bytes = lay_out(s, d, NULL);
     Status status = STATUS_OK;
-    if (!d->host_table || !d->wanted || !d->host_scales || !d->wanted_scales)
+    if (!d->host_table || !d->wanted || !d->host_scales || !d->wanted_scales ||
+        (recurs && (!d->host_gates || !d->wanted_gates)))
         status = error_set(error, STATUS_MEMORY, "no memory for decoding");
     if (!status)
         status = cuda_check(device_allocate(&cuda->device, &d->memory, bytes), error,
@@ -117,15 +134,17 @@ static bool layer_reorders(const Layer *layer) {
 }
 
 // Whether there is code for such a layer: a gated feed-forward part, no biases but attention's and those of experts,
-// inputs in their order, norms of heads, no gate behind attention; experts in all layers or in none; behind a part a norm of what fits in registers, and then neither W8
-// nor experts.
+// inputs in their order, norms of heads, gates behind attention where layers recur; experts in all layers or in none, and
+// then no state; behind a part a norm of what fits in registers, and then neither W8 nor experts.
 static bool layer_decodable(const DecoderShape *s, const Layer *layer, bool whole_head) {
     const bool post = layer->attn_post_norm.weight || layer->ffn_post_norm.weight;
-    if (!layer->gated || layer->row_norms || layer->v_norm || layer->attn_gate.rows || layer->recurs ||
-        layer->x_scale != 1 || (layer->router != NULL) != (s->experts.n > 0))
+    const bool gates = layer->attn_gate.rows > 0 && s->delta.n_value_heads == 0;
+    if (!layer->gated || layer->row_norms || layer->v_norm || gates || layer->x_scale != 1 ||
+        (layer->router != NULL) != (s->experts.n > 0))
         return false;
-    if (layer->router) return experts_decodable(s) && !post;
+    if (layer->router) return experts_decodable(s) && !post && s->delta.n_value_heads == 0;
     if (layer->b_gate || layer->b_up || layer->b_down || layer_reorders(layer)) return false;
+    if (post && s->delta.n_value_heads > 0) return false;
     return !post || (s->hidden_size <= ADDED_MOST && !is_w8(layer) && !whole_head);
 }
 
@@ -134,14 +153,15 @@ static bool activation_decodable(const DecoderShape *s) {
            (s->activation == ACTIVATION_CLAMPED_SWIGLU && s->experts.n > 0);
 }
 
-// The same for the decoder: RMS norms, heads that are alike in all layers, no per-layer embeddings, no caps of scores, learned attention sinks in layers of experts only, a
+// The same for the decoder: RMS norms, heads that are alike in all layers that attend, no per-layer embeddings, no caps of scores, learned attention sinks in layers of experts only, a
 // temperature in every layer.
 static bool decodable(const DecoderShape *s, const DecodeStep *t) {
     if (s->norm != NORM_RMS || !activation_decodable(s) || s->parallel_residual || s->alibi ||
-        s->attention_cap > 0 || s->heads_of_layers || s->experts.guarded || s->token_size ||
-        s->experts.beside || s->norms_turned || s->head_layer_norms || s->temperature_unturned ||
-        s->normed_residual != 0 || s->rope.two_dimensional)
+        s->attention_cap > 0 || (s->heads_of_layers && s->delta.n_value_heads == 0) || s->experts.guarded ||
+        s->token_size || s->experts.beside || s->norms_turned || s->head_layer_norms ||
+        s->temperature_unturned || s->normed_residual != 0 || s->rope.two_dimensional)
         return false;
+    if (s->delta.n_value_heads > 0 && !states_decodable(s)) return false;
     if (t->head->positions.data || t->head->embedding_norm.weight || t->head->output_bias) return false;
     for (int l = 0; l < s->n_layers; l++)
         if ((t->kv[l].sink_scores && s->experts.n == 0) ||
@@ -183,6 +203,8 @@ static Status decode_one(CudaBackend *cuda, const DecodeStep *t, Error *error) {
     cudaError_t code = renew(cuda, d->table, d->host_table, d->wanted, s->n_layers * sizeof(DecodeLayer));
     if (code == cudaSuccess)
         code = renew(cuda, d->scales, d->host_scales, d->wanted_scales, s->n_layers * sizeof(DecodeScales));
+    if (code == cudaSuccess && a.gated)
+        code = renew(cuda, d->gates, d->host_gates, d->wanted_gates, s->n_layers * sizeof(DecodeGated));
     if (code == cudaSuccess &&
         a.n_splits != d->n_splits) // no bits of a later round may be left where it will look
         code = cudaMemsetAsync(d->parts, (int)(d->round & ROUND_BITS), d->parts_bytes, cuda->device.stream);
@@ -194,7 +216,7 @@ static Status decode_one(CudaBackend *cuda, const DecodeStep *t, Error *error) {
     if (status) return status;
     d->n_splits = a.n_splits;
     d->round += (unsigned)s->n_layers;
-    d->head_round += (unsigned)(s->n_layers * a.n_splits);
+    d->head_round += (unsigned)(a.n_attending * a.n_splits);
     if (a.n_splits == 1) d->head_round = a.head_round; // nobody arrived
     return t->gather ? cuda_gather(&cuda->base, t->gather, error) : STATUS_OK;
 }

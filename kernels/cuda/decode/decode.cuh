@@ -5,6 +5,9 @@
 //
 //   qkv → attend → out → gate_up → down, and after the last layer logits
 //
+// In layers that recur a state goes on in the place of attention (recur.cuh). They, and gates behind attention, have kernels
+// of their own, as layers of experts do.
+//
 // In layers of experts a router's phase comes before gate_up. It publishes its logits, from which every block chooses the
 // experts for itself; only then are the addresses known of what is multiplied next.
 //
@@ -67,14 +70,25 @@ enum DecodeCacheKind { DECODE_F16, DECODE_INT8, DECODE_INT4 };
 // Formats of a model's matrices: any; or few ones, for which dense models with caches in 16 bits have kernels of their own.
 // With a third to a half of the instructions those are 2 to 5% faster: what a phase runs first comes from farther away than
 // the multiprocessor.
-enum DecodeFormats { DECODE_ALL, DECODE_FEW, DECODE_FOUR, DECODE_TWO, DECODE_SETS };
+enum DecodeFormats {
+    DECODE_ALL,
+    DECODE_FEW,
+    DECODE_FOUR,
+    DECODE_TWO,
+    DECODE_FEW_RATES, // where layers recur: their rates are often kept as they were trained
+    DECODE_FOUR_RATES,
+    DECODE_SETS
+};
 template <class... Formats> __host__ __device__ constexpr uint64_t format_bits(Formats... formats) {
     return (((uint64_t)1 << formats) | ...);
 }
 // Which: 16 and 8 bits; what files of four to six bits mix (theirs, and where rows are not of 256s Q5 and Q8); what those of
 // two, three and of codebooks do. A model takes the first set that has all of its formats.
 __host__ __device__ constexpr uint64_t decode_formats(DecodeFormats set) {
-    return set == DECODE_FEW ? format_bits(FORMAT_F16, FORMAT_BF16, FORMAT_Q8, FORMAT_W8)
+    const uint64_t plain = format_bits(FORMAT_F32, FORMAT_F16, FORMAT_BF16);
+    return set == DECODE_FEW_RATES    ? decode_formats(DECODE_FEW) | plain
+           : set == DECODE_FOUR_RATES ? decode_formats(DECODE_FOUR) | plain
+           : set == DECODE_FEW        ? format_bits(FORMAT_F16, FORMAT_BF16, FORMAT_Q8, FORMAT_W8)
            : set == DECODE_FOUR
                ? format_bits(FORMAT_Q4, FORMAT_Q4M, FORMAT_Q5, FORMAT_Q5M, FORMAT_Q6, FORMAT_Q8)
            : set == DECODE_TWO
@@ -153,6 +167,26 @@ struct DecodeLayer {
 static_assert(sizeof(DecodeLayer) <= 384,
               "every block has all layers', in shared memory that its rings go without");
 
+// What gives a layer's input of out, once it is there, its last form: nothing; sigmoids of a gate; the delta rule's norm of
+// each head and silu of its gate; what the rule that adds has, silu first and the norm over all.
+enum DecodeGate { GATE_NONE, GATE_SIGMOID, GATE_STATE, GATE_ADDED };
+
+enum { GATED_PARTS = 5 };
+// What a layer has besides in a kernel of gates and layers that recur: the matrices of qkv, one below the other, queries,
+// keys and values, gates, rates of a state; those that lie behind each other are one.
+struct DecodeGated {
+    DecodeMatrix parts[GATED_PARTS];
+    int ends[GATED_PARTS]; // the first row behind each
+    int n_parts;
+    DecodeGate gate;
+    int gates_at; // the row of qkv where gates begin, and behind them rates
+    int turn;     // of a layer that attends: how many do so before it
+    bool recurs;
+    const float *conv, *conv_bias, *decay_rate, *decay_bias, *norm, *skip; // conv_bias, skip: NULL: none
+    float *states;
+    __host__ __device__ int units() const { return ends[n_parts - 1]; }
+};
+
 // What a quantised cache has besides, of one layer; see KvLayer.
 struct DecodeScales {
     char *keys, *values;
@@ -181,7 +215,7 @@ struct ChosenExperts {
 
 // Where things lie in a block's shared memory, bytes from its beginning.
 struct DecodeShared {
-    int layers, scales, rope, residual, sums, masks, pages, barriers, chosen, input, quants, ring;
+    int layers, scales, gated, rope, residual, sums, masks, pages, barriers, chosen, input, quants, ring;
     int quant_sums;  // within quants
     int quant_plane; // bytes from the first to the second half of the groups
     int n_stages, slot_bytes, total;
@@ -214,6 +248,7 @@ struct DecodeArguments {
 
     const DecodeLayer *layers;  // [n_layers]
     const DecodeScales *scales; // [n_layers], of quantised caches
+    const DecodeGated *gated;   // [n_layers], of models with gates or layers that recur; NULL: none
     DecodeMatrix embedding, output;
     const float *norm;
     float *logits;
@@ -225,6 +260,11 @@ struct DecodeArguments {
     int output_forms;     // DecodeForm
 
     DecodePhaseShape phases[PHASE_END];
+    // Of layers that recur, of which a state is state_floats: the token's goes from one to another, from -1 from zeros. Each head
+    // of values is cut into head_parts, a block each. state_width: of what out multiplies there.
+    DeltaRule delta;
+    int channels, head_parts, state_width, state_from, state_to;
+    int64_t state_floats;
     uint32_t *qkv, *attended;
     uint32_t *parts;             // [n_kv_heads, n_splits, group·head_dim]
     unsigned long long *weights; // [n_kv_heads, n_splits, group] (round, log-sum)
@@ -249,6 +289,8 @@ struct DecodeArguments {
     // is added to x by who reads it.
     unsigned halved;
     __host__ __device__ bool is_halved(int phase) const { return halved >> phase & 1; }
+
+    int n_attending; // layers
 };
 
 // Turns of a table: of the token's position, and of what its query is for the sinks.
@@ -258,16 +300,22 @@ __host__ __device__ inline int layer_turns(const DecodeArguments &a) {
 
 // An input that is normed before it is added: its most elements, so many a turn of the block.
 enum { ADDED_MOST = 6144, ADDED_TURNS = ADDED_MOST / (DECODE_THREADS * 4) };
+// Likewise one that gates multiply.
+enum { GATED_MOST = 6144, GATED_TURNS = GATED_MOST / (DECODE_THREADS * 4) };
+// The longest heads of a state, and convolutions.
+enum { RECUR_MOST_DIM = 128, RECUR_MOST_TAPS = 4 };
 
 // Whether a kernel has code for DecodeArguments.halved.
-template <DecodeCacheKind KIND, bool CARDS> __host__ __device__ constexpr bool decode_halves() {
-    return KIND == DECODE_F16 && !CARDS;
+template <DecodeCacheKind KIND, bool CARDS, bool RECURS> __host__ __device__ constexpr bool decode_halves() {
+    return KIND == DECODE_F16 && !CARDS && !RECURS;
 }
 
 // Launches the kernel for the arguments' shape on n_blocks multiprocessors.
 cudaError_t decode_launch(const DecodeArguments *a, int n_blocks, cudaStream_t stream);
 // Whether the kernel for a kind of cache and such heads, whose cache holds n_slots, was built, if there is one.
 bool decode_built(DecodeCacheKind kind, const DecoderShape *shape, int n_slots);
+// Whether there is one for such heads in a model with layers that recur.
+bool decode_has_states(const DecodeArguments *a);
 
 // Where q's rows end, k's or v's, of which one is `unit`.
 __device__ inline int end_of_part(const DecodeArguments &a, int unit) {
@@ -291,7 +339,8 @@ MAY_LACK cudaError_t decode_launch_cards(const DecodeArguments *a, int n_blocks,
 // The same by the kernel for a kind of cache, LANES = dispatch_decode_lanes() and HEADS = dispatch_decode_heads():
 // kernel.cu.
 typedef cudaError_t DecodeLaunch(const DecodeArguments *a, int n_blocks, cudaStream_t stream);
-template <DecodeCacheKind KIND, int LANES, int HEADS, bool EXPERTS, DecodeFormats FORMATS = DECODE_ALL>
+template <DecodeCacheKind KIND, int LANES, int HEADS, bool EXPERTS, DecodeFormats FORMATS = DECODE_ALL,
+          bool RECURS = false>
 MAY_LACK cudaError_t decode_launch(const DecodeArguments *a, int n_blocks, cudaStream_t stream);
 
 #endif

@@ -15,6 +15,7 @@ struct Decoder {
     DecodeLayer *host_table;                            // what is there
     DecodeLayer *wanted;                                // what this step wants
     DecodeScales *scales, *host_scales, *wanted_scales; // the same of quantised caches
+    DecodeGated *gates, *host_gates, *wanted_gates;     // the same where layers recur, else NULL
     Room pages;                                         // the sequence's table on the device
     int32_t *host_pages;                                // [n_pages] what is there
     int n_pages, room_pages;
@@ -45,8 +46,16 @@ bool describe_cache(const DecoderShape *s, const KvLayer *kv, const Step *step, 
 bool describe_layer(const Layer *layer, const KvLayer *kv, int window, DecodeArguments *a, DecodeLayer *l);
 bool fits_cache(const KvLayer *kv, const DecodeArguments *a, DecodeScales *scales);
 
+// What the layer has besides where layers recur; false: as above.
+bool describe_gated(const DecodeArguments *a, const Layer *layer, const KvLayer *kv, DecodeLayer *l,
+                    DecodeGated *g);
+
+// Whether layers that recur are such as there is code for, and all that attend have heads alike.
+bool states_decodable(const DecoderShape *s);
+
 // The least set of formats that has all of these matrices'.
-DecodeFormats formats_of(const DecodeLayer *layers, int n, const DecodeMatrix &output);
+DecodeFormats formats_of(const DecodeLayer *layers, const DecodeGated *gated, int n,
+                         const DecodeMatrix &output);
 
 // ---- how a step is gone about (plan.cu) ------------------------------------------------------------------------
 

@@ -80,6 +80,76 @@ bool describe_layer(const Layer *layer, const KvLayer *kv, int window, DecodeArg
     return l->window >= 0 && (l->forms[PHASE_QKV] & both) != both;
 }
 
+// ---- layers that recur -------------------------------------------------------------------------------------------
+
+bool states_decodable(const DecoderShape *s) {
+    const DeltaRule *d = &s->delta;
+    for (int l = 0; l < s->n_layers; l++) {
+        const LayerHeads h = layer_heads(s, l);
+        if (h.no_mixer || h.no_ffn || h.beside) return false;
+    }
+    if (d->least_step != 0 || (d->scale != 0 && d->scale != 1)) return false;
+    const auto short_enough = [](int dim) { return dim <= RECUR_MOST_DIM && dim % 4 == 0; };
+    // Lanes that a head of values has in an input (load_gated_input()) are a power of two; 8 columns are a warp's.
+    return d->taps <= RECUR_MOST_TAPS && short_enough(d->key_dim) && short_enough(d->value_dim) &&
+           d->value_dim >= 8 && (d->value_dim & (d->value_dim - 1)) == 0 && delta_width(d) <= GATED_MOST &&
+           !decoder_heads_differ(s) && s->n_heads * s->head_dim <= GATED_MOST &&
+           (!d->adds || d->n_key_heads == 1) && delta_channels(d) % 4 == 0 &&
+           (s->n_heads + 2 * s->n_kv_heads) * s->head_dim % 4 == 0;
+}
+
+// Another of qkv's matrices, of which one that lies behind the last as its next rows is a part of that.
+static bool add_part(DecodeGated *g, const Weight *w) {
+    const int n = g->n_parts, begin = n > 0 ? g->ends[n - 1] : 0;
+    if (w->rows == 0) return true;
+    const DecodeMatrix m = matrix_of(w);
+    if (n > 0 && !m.scales) {
+        const DecodeMatrix &last = g->parts[n - 1];
+        const int rows = begin - (n > 1 ? g->ends[n - 2] : 0);
+        if (last.format == m.format && last.data + (int64_t)rows * last.row_bytes == m.data) {
+            g->ends[n - 1] = begin + w->rows;
+            return true;
+        }
+    }
+    if (n == GATED_PARTS) return false;
+    g->parts[n] = m, g->ends[n] = begin + w->rows;
+    g->n_parts++;
+    return true;
+}
+
+static bool add_linear(DecodeGated *g, const Linear *w) {
+    for (int i = 0; w->rows > 0 && i < w->n_parts; i++)
+        if (!add_part(g, &w->part[i])) return false;
+    return true;
+}
+
+bool describe_gated(const DecodeArguments *a, const Layer *layer, const KvLayer *kv, DecodeLayer *l,
+                    DecodeGated *g) {
+    memset(g, 0, sizeof *g);
+    g->recurs = layer->recurs;
+    g->gate = !layer->attn_gate.rows ? GATE_NONE
+              : !layer->recurs       ? GATE_SIGMOID
+              : a->delta.adds        ? GATE_ADDED
+                                     : GATE_STATE;
+    g->gates_at = layer->qkv.rows;
+    if (!add_linear(g, &layer->qkv) || !add_linear(g, &layer->attn_gate) || !add_linear(g, &layer->rates))
+        return false;
+    if (layer->recurs) {
+        g->conv = layer->conv, g->conv_bias = layer->conv_bias;
+        g->decay_rate = layer->decay_rate, g->decay_bias = layer->decay_bias;
+        g->norm = layer->state_norm, g->skip = layer->skip, g->states = kv->states;
+    }
+    l->forms[PHASE_QKV] = 0;
+    for (int i = 0; i < g->n_parts; i++) {
+        l->forms[PHASE_QKV] |= (uint8_t)decode_form(g->parts[i].format);
+        if (!multiplies(a, &g->parts[i])) return false;
+    }
+    // But for floats all forms lie in the same place.
+    const int forms = l->forms[PHASE_QKV] & ~FORM_FLOATS;
+    return (forms & (forms - 1)) == 0 && !(layer->recurs && (!kv->states || !layer->state_norm)) &&
+           !layer->attn_gate_bias && !layer->b_qkv;
+}
+
 // Rows one behind the other, which begin, as groups of scales that are copied together, at multiples of 16 bytes.
 bool describe_cache(const DecoderShape *s, const KvLayer *kv, const Step *step, DecodeArguments *a) {
     const StepSequence *q = &step->sequences[0];
@@ -117,14 +187,17 @@ static uint64_t bits_of(const DecodeMatrix &m) {
     return m.data ? format_bits(m.format) : 0;
 }
 
-DecodeFormats formats_of(const DecodeLayer *layers, int n, const DecodeMatrix &output) {
+DecodeFormats formats_of(const DecodeLayer *layers, const DecodeGated *gated, int n,
+                         const DecodeMatrix &output) {
     uint64_t all = bits_of(output);
     for (int l = 0; l < n; l++) {
+        for (int i = 0; gated && i < gated[l].n_parts; i++) all |= bits_of(gated[l].parts[i]);
         all |= bits_of(layers[l].k) | bits_of(layers[l].v);
         for (int p = 0; p < PHASE_LOGITS; p++)
             if (p != PHASE_ROUTE) all |= bits_of(layers[l].rows[p]); // routers are float32 in all kernels
     }
-    for (int set = DECODE_ALL + 1; set < DECODE_SETS; set++)
+    const int first = gated ? DECODE_FEW_RATES : DECODE_FEW, end = gated ? DECODE_SETS : DECODE_FEW_RATES;
+    for (int set = first; set < end; set++)
         if (!(all & ~decode_formats((DecodeFormats)set))) return (DecodeFormats)set;
     return DECODE_ALL;
 }

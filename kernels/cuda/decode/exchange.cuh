@@ -239,8 +239,9 @@ __device__ __noinline__ float load_added_input(float eps, InputSource s, Input x
 // The same for W8: a row of integers by its largest magnitude, which is known when all of the input is there. Of
 // norm(x) the factor that is the same for all elements is left to the scale. A row that has more turns than registers
 // is read again: nobody writes to it before this block has arrived. sums: of 16 warps their squares, and behind them
-// what is largest.
-template <int TURNS>
+// what is largest. FLOATS: the phase may have other rows besides, whose input is divided by the integers' scale, so that one
+// factor is of all.
+template <int TURNS, bool FLOATS>
 __device__ inline float load_whole_input(const DecodeArguments &a, const InputSource &s, const Input &x,
                                          float *residual, float *sums) {
     float4 norms[NORM_TURNS];
@@ -311,6 +312,11 @@ __device__ inline float load_whole_input(const DecodeArguments &a, const InputSo
             if (begin + t * INPUT_SPAN >= s.cols) continue;
             int i = begin + t * INPUT_SPAN + mine;
             if (i < s.cols) *(uint32_t *)(x.quants + i) = by.four(four(t));
+            if (FLOATS && s.floats && i < s.cols) {
+                const float4 f = four(t);
+                *(float4 *)(x.floats + float_index(i)) =
+                    make_float4(f.x * by.inverse, f.y * by.inverse, f.z * by.inverse, f.w * by.inverse);
+            }
         }
     }
     sync_warps();

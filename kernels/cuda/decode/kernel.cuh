@@ -5,6 +5,7 @@
 #include "kernels/cuda/decode/attend.cuh"
 #include "kernels/cuda/decode/cards.cuh"
 #include "kernels/cuda/decode/choose.cuh"
+#include "kernels/cuda/decode/recur.cuh"
 #include "kernels/cuda/decode/rows.cuh"
 #include "kernels/cuda/device/element.cuh"
 
@@ -72,7 +73,7 @@ __device__ inline CacheShare share_of_cache(const DecodeArguments &a, const uint
 }
 
 // Where a phase's input comes from, for a kernel of such formats, and with code for halves or without.
-template <DecodeFormats FORMATS, bool HALVES>
+template <DecodeFormats FORMATS, bool HALVES, bool RECURS>
 __device__ inline InputSource input_of(const DecodeArguments &a, const PhaseOfLayer &at) {
     const DecodeLayer &l = at.l;
     const int phase = at.phase, layer = at.layer;
@@ -84,6 +85,7 @@ __device__ inline InputSource input_of(const DecodeArguments &a, const PhaseOfLa
     s.counter = p.awaited;
     s.target = s.round * gridDim.x - a.early;
     s.cols = p.pieces * p.cols, s.width = p.pieces * p.pitch;
+    if (RECURS && phase == PHASE_OUT && at.gated->recurs) s.cols = s.width = a.state_width;
     s.gap = p.pitch - p.cols, s.piece_factor = a.size_factor;
     s.keep = p.keep;
     if (HALVES && a.is_halved(phase)) s.from += (blockIdx.x & 1) * s.cols;
@@ -97,12 +99,12 @@ __device__ inline InputSource input_of(const DecodeArguments &a, const PhaseOfLa
 }
 
 // Warps that compute take registers over from those that fill rings: 12·144 + 4·80 are 16·128.
-template <int HEADS> __device__ inline void share_registers(bool computes) {
+template <bool MORE> __device__ inline void share_registers(bool computes) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
     if (computes)
-        take_registers<HEADS == 4 ? 152 : 144>();
+        take_registers<MORE ? 152 : 144>();
     else
-        give_registers<HEADS == 4 ? 56 : 80>();
+        give_registers<MORE ? 56 : 80>();
 #endif
 }
 
@@ -179,7 +181,8 @@ __device__ __forceinline__ void fill_residual(const DecodeArguments &a, float *r
 // ---- the kernel -------------------------------------------------------------------------------------------------
 
 // Grid: a block a multiprocessor, all at once. Block: DECODE_WARPS warps that compute, DECODE_FILLERS that fill rings.
-template <int LANES, int HEADS, class Cache, bool EXPERTS, DecodeFormats FORMATS, bool CARDS = false>
+template <int LANES, int HEADS, class Cache, bool EXPERTS, DecodeFormats FORMATS, bool CARDS = false,
+          bool RECURS = false>
 __global__ void __launch_bounds__(DECODE_ALL_THREADS, 1)
     decode_kernel(const __grid_constant__ DecodeArguments a) {
     extern __shared__ __align__(128) char memory[];
@@ -188,6 +191,8 @@ __global__ void __launch_bounds__(DECODE_ALL_THREADS, 1)
     constexpr bool SCALED = Cache::KIND != DECODE_F16;
     const DecodeLayer *layers = THIS_BLOCK.near ? (const DecodeLayer *)(memory + at.layers) : a.layers;
     const DecodeScales *scales = THIS_BLOCK.near ? (const DecodeScales *)(memory + at.scales) : a.scales;
+    const DecodeGated *gated =
+        RECURS ? THIS_BLOCK.near ? (const DecodeGated *)(memory + at.gated) : a.gated : NULL;
     uint32_t *masks = (uint32_t *)(memory + at.masks);
     int32_t *pages = (int32_t *)(memory + at.pages);
     ChosenExperts &chosen = *(ChosenExperts *)(memory + at.chosen);
@@ -200,16 +205,18 @@ __global__ void __launch_bounds__(DECODE_ALL_THREADS, 1)
     };
     if (THIS_BLOCK.near) bring(memory + at.layers, a.layers, sizeof *layers);
     if (THIS_BLOCK.near && SCALED) bring(memory + at.scales, a.scales, sizeof *scales);
+    if (THIS_BLOCK.near && RECURS) bring(memory + at.gated, a.gated, sizeof *gated);
     start_barriers(barriers);
     if (threadIdx.x == 0) share = share_of_cache<LANES, HEADS, Cache>(a, masks, pages);
     __syncthreads();
     if (warp >= DECODE_WARPS) {
-        share_registers<HEADS>(false);
-        return fill_rings(Filler<Cache, EXPERTS>{a, layers, scales, share, chosen, choice_barrier(barriers),
-                                                 multiplied_place(barriers)},
+        share_registers<HEADS == 4 || RECURS>(false);
+        return fill_rings(Filler<Cache, EXPERTS, RECURS>{a, layers, scales, gated, share, chosen,
+                                                         choice_barrier(barriers),
+                                                         multiplied_place(barriers)},
                           shared_at(memory + at.ring), barriers, warp - DECODE_WARPS);
     }
-    share_registers<HEADS>(true);
+    share_registers<HEADS == 4 || RECURS>(true);
 
     float2 *rope = (float2 *)(memory + at.rope);
     float *residual = (float *)(memory + at.residual), *sums = (float *)(memory + at.sums);
@@ -235,19 +242,21 @@ __global__ void __launch_bounds__(DECODE_ALL_THREADS, 1)
 #pragma unroll 1
     for (;;) {
         const DecodeLayer &l = layers[layer];
-        if (phase == PHASE_ATTEND) {
-            attend_phase<LANES, HEADS, Cache, EXPERTS>(a, DecodeLayerView{l, scales[layer], layer},
-                                                       memory + at.input, rope, share, ring,
-                                                       multiplied_place(barriers));
+        if (RECURS && phase == PHASE_ATTEND && gated[layer].recurs) {
+            recur_phase<DECODE_WARPS>(a, gated[layer], layer, memory + at.input, multiplied_place(barriers));
+        } else if (phase == PHASE_ATTEND) {
+            attend_phase<LANES, HEADS, Cache, EXPERTS>(
+                a, DecodeLayerView{l, scales[layer], layer, RECURS ? gated[layer].turn : layer},
+                memory + at.input, rope, share, ring, multiplied_place(barriers));
         } else {
-            const PhaseOfLayer here = {l, phase, layer};
+            const PhaseOfLayer here = {l, phase, layer, RECURS ? gated + layer : NULL};
             float scale;
             if (EXPERTS && phase == PHASE_GATE_UP) { // whose input is the router's
                 choose_experts(a, l, layer, chosen, choice_barrier(barriers));
                 scale = sums[ROUTED_SCALE];
             } else {
-                constexpr bool HALVES = decode_halves<Cache::KIND, CARDS>();
-                const InputSource from = input_of<FORMATS, HALVES>(a, here);
+                constexpr bool HALVES = decode_halves<Cache::KIND, CARDS, RECURS>();
+                const InputSource from = input_of<FORMATS, HALVES, RECURS>(a, here);
                 const bool of_down = phase == PHASE_QKV || phase == PHASE_LOGITS;
                 const bool of_x = from.from && phase != PHASE_OUT && phase != PHASE_DOWN;
                 if (CARDS && of_x)
@@ -255,9 +264,12 @@ __global__ void __launch_bounds__(DECODE_ALL_THREADS, 1)
                                         from, x, residual, sums);
                 else if (HALVES && of_x && a.is_halved(of_down ? PHASE_DOWN : PHASE_OUT))
                     scale = load_shares(a.eps, from.from, 2, from, x, residual, sums);
+                else if (RECURS && phase == PHASE_OUT && here.gated->gate != GATE_NONE)
+                    scale = load_gated_input<GATED_TURNS>(a, *here.gated, from, x, sums);
                 else
-                    scale = from.post    ? load_added_input<ADDED_TURNS>(a.eps, from, x, residual, sums)
-                            : from.whole ? load_whole_input<WHOLE_TURNS>(a, from, x, residual, sums)
+                    scale = !RECURS && from.post
+                                ? load_added_input<ADDED_TURNS>(a.eps, from, x, residual, sums)
+                            : from.whole ? load_whole_input<WHOLE_TURNS, RECURS>(a, from, x, residual, sums)
                                          : load_input<TURNS, EXPERTS>(a, from, x, residual, sums);
                 if (EXPERTS && phase == PHASE_ROUTE) sums[ROUTED_SCALE] = scale;
             }
@@ -265,8 +277,8 @@ __global__ void __launch_bounds__(DECODE_ALL_THREADS, 1)
             if (EXPERTS && phase == PHASE_ROUTE)
                 route_rows(a, here, x, scale, ring);
             else
-                gemv_rows<Cache::KIND, FORMATS, EXPERTS, CARDS>(a, here, PhaseInput{x, scale, residual},
-                                                                chosen, ring);
+                gemv_rows<Cache::KIND, FORMATS, EXPERTS, CARDS, RECURS>(
+                    a, here, PhaseInput{x, scale, residual}, chosen, ring);
         }
         if (phase == PHASE_LOGITS) break;
         arrive(a.phases[phase].arrived);
@@ -298,10 +310,11 @@ static cudaError_t launch_blocks(void (*kernel)(DecodeArguments), const DecodeAr
     return cudaLaunchKernelEx(&config, kernel, *a);
 }
 
-template <DecodeCacheKind KIND, int LANES, int HEADS, bool EXPERTS, DecodeFormats FORMATS>
+template <DecodeCacheKind KIND, int LANES, int HEADS, bool EXPERTS, DecodeFormats FORMATS, bool RECURS>
 cudaError_t decode_launch(const DecodeArguments *a, int n_blocks, cudaStream_t stream) {
     typedef typename CacheOf<KIND>::Cache Cache;
-    return launch_blocks(decode_kernel<LANES, HEADS, Cache, EXPERTS, FORMATS>, a, n_blocks, stream);
+    return launch_blocks(decode_kernel<LANES, HEADS, Cache, EXPERTS, FORMATS, false, RECURS>, a, n_blocks,
+                         stream);
 }
 
 #endif

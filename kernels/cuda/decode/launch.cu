@@ -44,9 +44,28 @@ static const KernelOf *plain_kernel(DecodeFormats formats, int lanes, int heads)
     return built_of(few, kernel_for<DECODE_F16, false, DECODE_ALL>(lanes, heads));
 }
 
-static const KernelOf *kernel_of(DecodeCacheKind kind, bool experts, DecodeFormats formats, int lanes,
-                                 int heads) {
-    return experts               ? experts_kernel(formats, lanes, heads)
+// For gates and layers that recur.
+template <DecodeFormats FORMATS> static const KernelOf *kernel_for_states(int lanes, int heads) {
+    static const KernelOf KERNELS[] = {{8, 1, decode_launch<DECODE_F16, 8, 1, false, FORMATS, true>},
+                                       {8, 2, decode_launch<DECODE_F16, 8, 2, false, FORMATS, true>},
+                                       {8, 4, decode_launch<DECODE_F16, 8, 4, false, FORMATS, true>},
+                                       {32, 2, decode_launch<DECODE_F16, 32, 2, false, FORMATS, true>}};
+    for (auto &k : KERNELS)
+        if (k.lanes == lanes && k.heads == heads) return &k;
+    return NULL;
+}
+
+static const KernelOf *states_kernel(DecodeCacheKind kind, DecodeFormats formats, int lanes, int heads) {
+    const KernelOf *few = formats == DECODE_FEW_RATES    ? kernel_for_states<DECODE_FEW_RATES>(lanes, heads)
+                          : formats == DECODE_FOUR_RATES ? kernel_for_states<DECODE_FOUR_RATES>(lanes, heads)
+                                                         : NULL;
+    return kind == DECODE_F16 ? built_of(few, kernel_for_states<DECODE_ALL>(lanes, heads)) : NULL;
+}
+
+static const KernelOf *kernel_of(DecodeCacheKind kind, bool experts, bool recurs, DecodeFormats formats,
+                                 int lanes, int heads) {
+    return recurs                ? states_kernel(kind, formats, lanes, heads)
+           : experts             ? experts_kernel(formats, lanes, heads)
            : kind == DECODE_INT8 ? kernel_for<DECODE_INT8, false, DECODE_ALL>(lanes, heads)
            : kind == DECODE_INT4 ? kernel_for<DECODE_INT4, false, DECODE_ALL>(lanes, heads)
                                  : plain_kernel(formats, lanes, heads);
@@ -54,14 +73,19 @@ static const KernelOf *kernel_of(DecodeCacheKind kind, bool experts, DecodeForma
 
 bool decode_built(DecodeCacheKind kind, const DecoderShape *s, int n_slots) {
     const int lanes = dispatch_decode_lanes(s->head_dim);
-    const KernelOf *k = kernel_of(kind, s->experts.n > 0, DECODE_ALL, lanes,
+    const KernelOf *k = kernel_of(kind, s->experts.n > 0, s->delta.n_value_heads > 0, DECODE_ALL, lanes,
                                   dispatch_decode_heads(s->n_heads / s->n_kv_heads, lanes, n_slots));
     return !k || is_built(k->launch);
 }
 
+bool decode_has_states(const DecodeArguments *a) {
+    const int lanes = dispatch_decode_lanes(a->head_dim);
+    return states_kernel(a->kind, DECODE_ALL, lanes, dispatch_decode_heads(a->group, lanes, a->n_slots));
+}
+
 cudaError_t decode_launch(const DecodeArguments *a, int n_blocks, cudaStream_t stream) {
     const int lanes = dispatch_decode_lanes(a->head_dim);
-    const KernelOf *k = kernel_of(a->kind, a->experts.n > 0, a->formats, lanes,
+    const KernelOf *k = kernel_of(a->kind, a->experts.n > 0, a->gated != NULL, a->formats, lanes,
                                   dispatch_decode_heads(a->group, lanes, a->n_slots));
     return k && is_built(k->launch) ? k->launch(a, n_blocks, stream) : cudaErrorInvalidValue;
 }

@@ -42,7 +42,8 @@ struct InputForms {
 static InputForms forms_of(const DecodeArguments *a, const DecodeLayer *layers) {
     InputForms f = {};
     auto count = [&](int phase, int wanted) {
-        const int cols = a->phases[phase].pieces * a->phases[phase].pitch;
+        int cols = a->phases[phase].pieces * a->phases[phase].pitch;
+        if (phase == PHASE_OUT) cols = max(cols, a->state_width);
         const bool floats = wanted & FORM_FLOATS, quants = wanted & ~FORM_FLOATS;
         f.halves = f.halves || (wanted & FORM_HALVES);
         if (floats && cols > f.float_cols) f.float_cols = cols;
@@ -59,9 +60,12 @@ static InputForms forms_of(const DecodeArguments *a, const DecodeLayer *layers) 
 // Lays shared memory out; the rings take what is left. False if there is not enough.
 static bool lay_out_shared(const CudaBackend *cuda, DecodeArguments *a, const DecodeLayer *layers) {
     const DecodeBlock block = decode_block(cuda->device.code);
+    const DecodeGated *gated = a->gated ? cuda->decoder->wanted_gates : NULL;
     const int warps = block.warps;
     int used = 0, slot = chunk_bytes(a->output.format, chunk_elements(a->output.format));
     for (int l = 0; l < a->n_layers; l++) {
+        for (int i = 0; gated && i < gated[l].n_parts; i++)
+            slot = max(slot, chunk_bytes(gated[l].parts[i].format, chunk_elements(gated[l].parts[i].format)));
         const DecodeMatrix *rows[] = {&layers[l].rows[PHASE_QKV],
                                       &layers[l].rows[PHASE_OUT],
                                       &layers[l].rows[PHASE_GATE_UP],
@@ -84,6 +88,7 @@ static bool lay_out_shared(const CudaBackend *cuda, DecodeArguments *a, const De
     int lanes = dispatch_decode_lanes(a->head_dim), chunk = chunk_slots(a);
     s->layers = take(block.near ? a->n_layers * (int)sizeof(DecodeLayer) : 0);
     s->scales = take(a->kind == DECODE_F16 || !block.near ? 0 : a->n_layers * (int)sizeof(DecodeScales));
+    s->gated = take(a->gated && block.near ? a->n_layers * (int)sizeof(DecodeGated) : 0);
     s->rope = take(a->n_tables * layer_turns(*a) * (int)sizeof(float2));
     s->residual = take(a->hidden * 4);
     s->sums = take((ROUTED_SCALE + 1) * 4);
@@ -108,6 +113,7 @@ static bool lay_out_shared(const CudaBackend *cuda, DecodeArguments *a, const De
                   (a->kind == DECODE_F16 ? 0 : a->head_dim / 8 + a->head_dim + warps * chunk * MOST_GROUPS) +
                   (a->n_evicted > 0 ? elements : 0)) *
                  4;
+    if (a->gated) attend = max(attend, 3 * RECUR_MOST_DIM * (int)sizeof(float));
     if (used - s->input < attend) used = round_up(s->input + attend, 128);
     s->ring = used;
     s->slot_bytes = slot;
@@ -177,7 +183,7 @@ static bool can_halve(const CudaBackend *cuda, const DecodeArguments *a, const D
     const DecodePhaseShape &p = a->phases[phase];
     const bool pieces = halves_pieces(a, phase);
     const int n_blocks = cuda->device.card.n_sms, of_half = pieces ? p.pieces / 2 * p.cols : p.cols / 2;
-    bool can = a->early > 0 && a->kind == DECODE_F16 && !cuda->peers && n_blocks % 2 == 0 &&
+    bool can = a->early > 0 && a->kind == DECODE_F16 && !cuda->peers && !a->gated && n_blocks % 2 == 0 &&
                of_half >= n_blocks && (!pieces || p.pieces % 2 == 0) &&
                most_units(cuda, 2 * p.units) < 2 * most_units(cuda, p.units);
     int forms = a->output_forms;

@@ -107,11 +107,12 @@ __device__ __forceinline__ void tell_place(uint32_t multiplied, int layer, int p
 // of all of them; keys and values of a chunk of the cache are two rows. What a copy takes few instructions for is put
 // together once a group of rows, and what a phase's groups have in common once a phase: one lane after the other stands
 // still for it, and rings run dry if that takes long.
-template <class Cache, bool EXPERTS> struct Filler {
+template <class Cache, bool EXPERTS, bool RECURS> struct Filler {
     static constexpr bool SCALED = Cache::KIND != DECODE_F16;
     const DecodeArguments &a;
     const DecodeLayer *layers;
     const DecodeScales *scales;
+    const DecodeGated *gated; // where layers recur
     // In shared memory, and where a warp copies for a lane, with registers to spare, in them.
     std::conditional_t<BULK_COPIES, const CacheShare &, const CacheShare> cache;
     const ChosenExperts &chosen;
@@ -143,6 +144,7 @@ template <class Cache, bool EXPERTS> struct Filler {
     int ahead;          // the layer up to which qkv is in the L2, or on its way there
     int group_rows;     // of an expert's rows of down
     const int32_t *ids; // of the experts whose rows of down these are
+    int part;           // of DecodeGated.parts
 
     __device__ int first_unit() const { return warp * gridDim.x + blockIdx.x; }
     __device__ static int stride() { return gridDim.x * DECODE_WARPS; }
@@ -218,11 +220,23 @@ template <class Cache, bool EXPERTS> struct Filler {
         begin_rows(data + (int64_t)(unit - begin) * row_bytes, n);
     }
 
+    // Rows of one of the matrices of qkv.
+    __device__ void begin_gated_group() {
+        const DecodeGated &g = gated[layer];
+        while (unit >= g.ends[part]) part++;
+        take_matrix(g.parts[part]);
+        between = (int64_t)stride() * row_bytes, apart = 2 * between;
+        const int n = units_left(unit, stride(), g.ends[part]);
+        done = n * stride();
+        begin_rows(data + (int64_t)(unit - (part ? g.ends[part - 1] : 0)) * row_bytes, n);
+    }
+
     // Rows of a matrix: a group of units.
     __device__ void begin_group() {
         const int n = units_left(unit, stride(), units);
         if (EXPERTS && phase == PHASE_ROUTE) return begin_part();
-        if (phase == PHASE_QKV && split) return begin_split_group();
+        if (RECURS && phase == PHASE_QKV) return begin_gated_group();
+        if (!RECURS && phase == PHASE_QKV && split) return begin_split_group();
         done = (pairs ? ROWS_AT_ONCE / 2 : ROWS_AT_ONCE) * stride();
         if (EXPERTS && pairs) {
             begin_rows(pair_of_unit(unit), min(ROWS_AT_ONCE, 2 * n));
@@ -260,6 +274,7 @@ template <class Cache, bool EXPERTS> struct Filler {
     // Of a phase that multiplies.
     __device__ void begin_phase() {
         unit = first_unit(), units = a.phases[phase].units;
+        if (RECURS && phase == PHASE_QKV) units = gated[layer].units(), part = 0;
         if (unit >= units) return;
         pairs = phase == PHASE_GATE_UP, split = layers[layer].split_qkv;
         if (phase == PHASE_LOGITS)
@@ -286,7 +301,7 @@ template <class Cache, bool EXPERTS> struct Filler {
         done = piece = 0, n_pieces = 1;
         while (phase != PHASE_END) {
             if (phase == PHASE_ATTEND) {
-                if (cache.any) {
+                if (cache.any && !(RECURS && gated[layer].recurs)) {
                     if (!masked) return;
                     unit = next_chunk(cache, window, unit);
                     if (unit < cache.n_chunks) return begin_chunk();
@@ -374,8 +389,9 @@ template <class Cache, bool EXPERTS> struct Filler {
 
 // A filling warp, the `filler`-th of them. The first weights set out before it is known which slots are seen; nothing
 // of the cache does; and of experts nothing before they are chosen.
-template <class Cache, bool EXPERTS>
-__device__ inline void fill_rings(Filler<Cache, EXPERTS> f, uint32_t slots, uint32_t barriers, int filler) {
+template <class Cache, bool EXPERTS, bool RECURS>
+__device__ inline void fill_rings(Filler<Cache, EXPERTS, RECURS> f, uint32_t slots, uint32_t barriers,
+                                  int filler) {
     const DecodeArguments &a = f.a;
     constexpr int EACH = DECODE_WARPS / DECODE_FILLERS;
     int lane = threadIdx.x % 32, warp = filler * EACH + lane % EACH;

@@ -59,13 +59,13 @@ __device__ inline void gemv_chunks(int n, int first, int elements, const Input &
 // third more instructions, and as much more of compiling, and was no faster. Nor is it for four to six bits, which wait for
 // memory; of Q2 and Q3 it saves a quarter of the instructions, places that depend on a row's end.
 __host__ __device__ constexpr bool has_whole_chunks(int format, DecodeFormats set) {
-    return set == DECODE_FEW || (set == DECODE_TWO && format_packed(format));
+    return set == DECODE_FEW || set == DECODE_FEW_RATES || (set == DECODE_TWO && format_packed(format));
 }
 
-// The dot products of the ring's next n rows, chunk after chunk, in all lanes; of several pieces each row is the sum of
+// The dot products of the ring's next n rows, of `cols` columns, chunk after chunk, in all lanes; of several pieces each row is the sum of
 // what all its pieces give.
 template <int FORMAT, DecodeFormats FORMATS, bool EXPERTS>
-__device__ inline void gemv_group(int n, const DecodePhaseShape &p, const Input &x, Ring &ring,
+__device__ inline void gemv_group(int n, const DecodePhaseShape &p, int cols, const Input &x, Ring &ring,
                                   float dots[ROWS_AT_ONCE]) {
     constexpr int FULL = chunk_elements(FORMAT);
     typename DotOf<FORMAT>::Sum sums[ROWS_AT_ONCE] = {};
@@ -85,13 +85,11 @@ __device__ inline void gemv_group(int n, const DecodePhaseShape &p, const Input 
             if (left == 0) first += p.pitch - p.cols, left = p.cols;
         }
     } else if constexpr (has_whole_chunks(FORMAT, FORMATS)) {
-        const int cols = p.cols;
 #pragma unroll 1
         for (; first + FULL <= cols; first += FULL)
             gemv_chunks<FORMAT, true, EXPERTS, false>(n, first, FULL, x, ring, sums);
         if (first < cols) gemv_chunks<FORMAT, false, EXPERTS, false>(n, first, cols - first, x, ring, sums);
     } else {
-        const int cols = p.cols;
 #pragma unroll 1
         for (; first < cols; first += FULL)
             gemv_chunks<FORMAT, false, EXPERTS, false>(n, first, min(FULL, cols - first), x, ring, sums);
@@ -102,53 +100,53 @@ __device__ inline void gemv_group(int n, const DecodePhaseShape &p, const Input 
 
 // The same of a format that the kernel has.
 template <int FORMAT, DecodeCacheKind KIND, DecodeFormats FORMATS, bool EXPERTS>
-__device__ inline void gemv_group_if(int n, const DecodePhaseShape &p, const Input &x, Ring &ring,
+__device__ inline void gemv_group_if(int n, const DecodePhaseShape &p, int cols, const Input &x, Ring &ring,
                                      float dots[ROWS_AT_ONCE]) {
     if constexpr (decode_multiplies(KIND, FORMAT, FORMATS))
-        gemv_group<FORMAT, FORMATS, EXPERTS>(n, p, x, ring, dots);
+        gemv_group<FORMAT, FORMATS, EXPERTS>(n, p, cols, x, ring, dots);
 }
 
 // Of a format that is known when it runs.
 template <DecodeCacheKind KIND, DecodeFormats FORMATS, bool EXPERTS>
-__device__ inline void gemv_group(int format, int n, const DecodePhaseShape &p, const Input &x, Ring &ring,
-                                  float dots[ROWS_AT_ONCE]) {
+__device__ inline void gemv_group(int format, int n, const DecodePhaseShape &p, int cols, const Input &x,
+                                  Ring &ring, float dots[ROWS_AT_ONCE]) {
     switch (format) {
     case FORMAT_F32:
-        return gemv_group_if<FORMAT_F32, KIND, FORMATS, EXPERTS>(n, p, x, ring, dots);
+        return gemv_group_if<FORMAT_F32, KIND, FORMATS, EXPERTS>(n, p, cols, x, ring, dots);
     case FORMAT_F16:
-        return gemv_group_if<FORMAT_F16, KIND, FORMATS, EXPERTS>(n, p, x, ring, dots);
+        return gemv_group_if<FORMAT_F16, KIND, FORMATS, EXPERTS>(n, p, cols, x, ring, dots);
     case FORMAT_BF16:
-        return gemv_group_if<FORMAT_BF16, KIND, FORMATS, EXPERTS>(n, p, x, ring, dots);
+        return gemv_group_if<FORMAT_BF16, KIND, FORMATS, EXPERTS>(n, p, cols, x, ring, dots);
     case FORMAT_Q8:
-        return gemv_group_if<FORMAT_Q8, KIND, FORMATS, EXPERTS>(n, p, x, ring, dots);
+        return gemv_group_if<FORMAT_Q8, KIND, FORMATS, EXPERTS>(n, p, cols, x, ring, dots);
     case FORMAT_Q8S:
-        return gemv_group_if<FORMAT_Q8S, KIND, FORMATS, EXPERTS>(n, p, x, ring, dots);
+        return gemv_group_if<FORMAT_Q8S, KIND, FORMATS, EXPERTS>(n, p, cols, x, ring, dots);
     case FORMAT_Q8M:
-        return gemv_group_if<FORMAT_Q8M, KIND, FORMATS, EXPERTS>(n, p, x, ring, dots);
+        return gemv_group_if<FORMAT_Q8M, KIND, FORMATS, EXPERTS>(n, p, cols, x, ring, dots);
     case FORMAT_Q4:
-        return gemv_group_if<FORMAT_Q4, KIND, FORMATS, EXPERTS>(n, p, x, ring, dots);
+        return gemv_group_if<FORMAT_Q4, KIND, FORMATS, EXPERTS>(n, p, cols, x, ring, dots);
     case FORMAT_IQ4:
-        return gemv_group_if<FORMAT_IQ4, KIND, FORMATS, EXPERTS>(n, p, x, ring, dots);
+        return gemv_group_if<FORMAT_IQ4, KIND, FORMATS, EXPERTS>(n, p, cols, x, ring, dots);
     case FORMAT_FP4:
-        return gemv_group_if<FORMAT_FP4, KIND, FORMATS, EXPERTS>(n, p, x, ring, dots);
+        return gemv_group_if<FORMAT_FP4, KIND, FORMATS, EXPERTS>(n, p, cols, x, ring, dots);
     case FORMAT_Q2:
-        return gemv_group_if<FORMAT_Q2, KIND, FORMATS, EXPERTS>(n, p, x, ring, dots);
+        return gemv_group_if<FORMAT_Q2, KIND, FORMATS, EXPERTS>(n, p, cols, x, ring, dots);
     case FORMAT_Q3:
-        return gemv_group_if<FORMAT_Q3, KIND, FORMATS, EXPERTS>(n, p, x, ring, dots);
+        return gemv_group_if<FORMAT_Q3, KIND, FORMATS, EXPERTS>(n, p, cols, x, ring, dots);
     case FORMAT_Q5:
-        return gemv_group_if<FORMAT_Q5, KIND, FORMATS, EXPERTS>(n, p, x, ring, dots);
+        return gemv_group_if<FORMAT_Q5, KIND, FORMATS, EXPERTS>(n, p, cols, x, ring, dots);
     case FORMAT_Q5M:
-        return gemv_group_if<FORMAT_Q5M, KIND, FORMATS, EXPERTS>(n, p, x, ring, dots);
+        return gemv_group_if<FORMAT_Q5M, KIND, FORMATS, EXPERTS>(n, p, cols, x, ring, dots);
     case FORMAT_Q6:
-        return gemv_group_if<FORMAT_Q6, KIND, FORMATS, EXPERTS>(n, p, x, ring, dots);
+        return gemv_group_if<FORMAT_Q6, KIND, FORMATS, EXPERTS>(n, p, cols, x, ring, dots);
     case FORMAT_E4M3:
-        return gemv_group_if<FORMAT_E4M3, KIND, FORMATS, EXPERTS>(n, p, x, ring, dots);
+        return gemv_group_if<FORMAT_E4M3, KIND, FORMATS, EXPERTS>(n, p, cols, x, ring, dots);
     case FORMAT_NF4:
-        return gemv_group_if<FORMAT_NF4, KIND, FORMATS, EXPERTS>(n, p, x, ring, dots);
+        return gemv_group_if<FORMAT_NF4, KIND, FORMATS, EXPERTS>(n, p, cols, x, ring, dots);
     case FORMAT_W8:
-        return gemv_group_if<FORMAT_W8, KIND, FORMATS, EXPERTS>(n, p, x, ring, dots);
+        return gemv_group_if<FORMAT_W8, KIND, FORMATS, EXPERTS>(n, p, cols, x, ring, dots);
     default:
-        return gemv_group_if<FORMAT_Q4M, KIND, FORMATS, EXPERTS>(n, p, x, ring, dots);
+        return gemv_group_if<FORMAT_Q4M, KIND, FORMATS, EXPERTS>(n, p, cols, x, ring, dots);
     }
 }
 
@@ -156,6 +154,7 @@ __device__ inline void gemv_group(int format, int n, const DecodePhaseShape &p, 
 struct PhaseOfLayer {
     const DecodeLayer &l;
     int phase, layer;
+    const DecodeGated *gated; // where layers recur
 };
 
 // What is added to a row's product, or to those of a gate and an up: biases. That of down of experts is every chosen
@@ -197,7 +196,7 @@ struct PhaseInput {
 
 // The rows of a phase that are this warp's, in groups, in the order in which its ring brings them. After a group
 // lane r holds row r (of pairs, lane r pair r), and publishes it.
-template <DecodeCacheKind KIND, DecodeFormats FORMATS, bool EXPERTS, bool CARDS>
+template <DecodeCacheKind KIND, DecodeFormats FORMATS, bool EXPERTS, bool CARDS, bool RECURS>
 __device__ inline void gemv_rows(const DecodeArguments &a, const PhaseOfLayer &at, const PhaseInput &in,
                                  const ChosenExperts &chosen, Ring &ring) {
     const Input &x = in.x;
@@ -206,12 +205,15 @@ __device__ inline void gemv_rows(const DecodeArguments &a, const PhaseOfLayer &a
     const int phase = at.phase;
     const unsigned round = a.round + at.layer + 1;
     const DecodePhaseShape &p = a.phases[phase];
-    const int n_units = p.units, lane = threadIdx.x % 32, stride = gridDim.x * DECODE_WARPS;
+    const DecodeGated *of_qkv = RECURS && phase == PHASE_QKV ? at.gated : NULL;
+    const int cols = RECURS && phase == PHASE_OUT && at.gated->recurs ? a.state_width : p.cols;
+    const int n_units = RECURS && of_qkv ? of_qkv->units() : p.units, lane = threadIdx.x % 32,
+              stride = gridDim.x * DECODE_WARPS;
     const bool last = phase == PHASE_LOGITS, pairs = phase == PHASE_GATE_UP;
-    const bool split = phase == PHASE_QKV && l.split_qkv;
+    const bool split = !RECURS && phase == PHASE_QKV && l.split_qkv;
     const int at_once = pairs ? ROWS_AT_ONCE / 2 : ROWS_AT_ONCE; // units
     const bool shared = CARDS && (phase == PHASE_OUT || phase == PHASE_DOWN);
-    const bool halved = decode_halves<KIND, CARDS>() && a.is_halved(phase);
+    const bool halved = decode_halves<KIND, CARDS, RECURS>() && a.is_halved(phase);
     const bool adds =
         !CARDS && !halved && ((phase == PHASE_OUT && !l.out_post) || (phase == PHASE_DOWN && !l.down_post));
     int format = last ? a.output.format : l.rows[phase].format;
@@ -219,7 +221,15 @@ __device__ inline void gemv_rows(const DecodeArguments &a, const PhaseOfLayer &a
 #pragma unroll 1
     for (int unit = threadIdx.x / 32 * gridDim.x + blockIdx.x, units = 0; unit < n_units;
          unit += units * stride) {
-        units = min(at_once, units_left(unit, stride, split ? end_of_part(a, unit) : n_units));
+        int end = split ? end_of_part(a, unit) : n_units;
+        if (RECURS && of_qkv) {
+            int part = 0;
+            while (unit >= of_qkv->ends[part]) part++;
+            const DecodeMatrix &m = of_qkv->parts[part];
+            end = of_qkv->ends[part], format = m.format;
+            channels = m.scales ? m.scales - (part ? of_qkv->ends[part - 1] : 0) : NULL;
+        }
+        units = min(at_once, units_left(unit, stride, end));
         int mine = unit + lane * stride;
         bool publishes = lane < units;
         float s[ROWS_AT_ONCE];
@@ -234,7 +244,7 @@ __device__ inline void gemv_rows(const DecodeArguments &a, const PhaseOfLayer &a
         if (adds && publishes) add.first += residual[mine];
         if (split && unit >= a.q_dim) format = unit < a.q_dim + a.kv_dim ? l.k.format : l.v.format;
         const int rows = pairs ? 2 * units : units;
-        gemv_group<KIND, FORMATS, EXPERTS>(format, rows, p, x, ring, s);
+        gemv_group<KIND, FORMATS, EXPERTS>(format, rows, p, cols, x, ring, s);
         if (!publishes) continue;
         float value;
         if (pairs) {

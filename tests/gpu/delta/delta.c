@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TEXTS = 3, TEXT = 75, PAGE = 128, STEP_MOST = TEXTS * TEXT };
+enum { TEXTS = 3, TEXT = 130, PAGE = 256, STEP_MOST = TEXTS * TEXT };
 
 typedef struct DeltaCase {
     Case c;
@@ -262,7 +262,7 @@ static void test_op(const Ops *cuda, const DeltaCase *d, const TestModel *model)
 // ---- whole models --------------------------------------------------------------------------------------------------
 
 enum { DECODED = 5 };
-static const int PROMPTS[TEXTS] = {60, 33, 2};
+static const int PROMPTS[TEXTS] = {124, 33, 2};
 
 // Logits of the prompts' last tokens, and behind each of some more, as they are read in pieces and decoded, by decode() or op
 // by op: [1 + DECODED, TEXTS, vocab].
@@ -337,6 +337,49 @@ static float *run_model(Texts *t, const Way *way) {
     return logits;
 }
 
+// The same of one text by itself, each token at once, as a conversation has them: in the persistent kernel where that has code
+// for the model. [1 + DECODED, vocab].
+static float *run_alone(Texts *t, int text) {
+    static const Way WHOLE_PROMPT = {0};
+    static const int windows[TEST_LAYERS] = {0};
+    Side *s = &t->side;
+    const int64_t vocab = t->d->c.vocab;
+    float *logits = calloc((size_t)((1 + DECODED) * vocab), sizeof *logits);
+    TextStep *own = malloc(sizeof *own);
+    int one[TEXTS] = {0};
+    Error error;
+    one[text] = 1;
+    begin_texts(t);
+    read_prompt(t, text, &WHOLE_PROMPT, logits);
+    for (int i = 1; i <= DECODED; i++) {
+        make_step(t, one, STEP_ANY, own);
+        const Pass pass = side_pass(s, &own->step, windows);
+        const DecodeStep decode = side_decode(s, &own->step, &pass);
+        must(s->ops->decode(s->backend, &decode, &error), &error);
+        float *all = get(s, s->logits, DTYPE_F32, vocab);
+        memcpy(logits + i * vocab, all, (size_t)vocab * sizeof *logits);
+        free(all);
+        end_step(t, one);
+    }
+    free(own);
+    return logits;
+}
+
+// right: run_model()'s. Twice, to the same bits: nothing of a run is left in the next.
+static void expect_alone(Texts *gpu, const float *right) {
+    const DeltaCase *d = gpu->d;
+    const int64_t vocab = d->c.vocab, n = (1 + DECODED) * vocab;
+    for (int text = 0; text < TEXTS; text++) {
+        float *own = run_alone(gpu, text), *again = run_alone(gpu, text);
+        float *of_text = malloc((size_t)n * sizeof *of_text);
+        for (int i = 0; i <= DECODED; i++)
+            memcpy(of_text + i * vocab, right + (i * TEXTS + text) * vocab, (size_t)vocab * sizeof *right);
+        report(d->c.name, "alone", distance(own, of_text, n), bounds_of(&d->c).logits);
+        report(d->c.name, "alone, again", memcmp(own, again, (size_t)n * sizeof *own) != 0, 0);
+        free(of_text), free(again), free(own);
+    }
+}
+
 static void test_model(const Ops *cuda, const DeltaCase *d, const TestModel *model) {
     static const Way WAYS[] = {
         {0, false, false}, {0, false, true}, {7, false, true}, {0, true, true}, {1, true, false}};
@@ -356,6 +399,7 @@ static void test_model(const Ops *cuda, const DeltaCase *d, const TestModel *mod
         else
             report(d->c.name, "logits", distance(ours[i], right, n), bounds_of(&d->c).logits);
     }
+    expect_alone(&gpu, right);
     for (size_t i = 0; i < sizeof WAYS / sizeof *WAYS; i++) free(ours[i]);
     free(right);
     side_close(&cpu.side), side_close(&gpu.side);
@@ -411,6 +455,20 @@ static const DeltaCase CASES[] = {
     {{"delta: e4m3, rates in bf16", DTYPE_E4M3, 512, 4, 2, 64, 512, 301, MODEL, .recurs = 1, .kv = DTYPE_F16,
       .rate_type = DTYPE_BF16},
      {2, 4, 128, 128, 4, false, false, 3e-3f, 0, 0}},
+    {{"delta: bf16, attending heads of 256", DTYPE_BF16, 512, 4, 1, 256, 640, 301, MODEL, .recurs = 1,
+      .kv = DTYPE_F16},
+     {2, 4, 128, 128, 4, true, false, 3e-3f, 0, 0}},
+    {{"delta: q4_0, attending heads of 256, last", DTYPE_Q4_0, 512, 4, 2, 256, 640, 301, MODEL, .recurs = 2,
+      .kv = DTYPE_F16},
+     {2, 8, 64, 128, 4, false, false, 3e-3f, 0, 0}},
+    {{"delta: f16, adds, one head of keys", DTYPE_F16, 256, 4, 1, 64, 320, 301, MODEL, .recurs = 1,
+      .kv = DTYPE_F16},
+     {1, 16, 128, 32, 4, false, true, 3e-3f, 0, 0}},
+    {{"delta: w8, adds", DTYPE_W8, 256, 4, 1, 64, 320, 301, MODEL, .recurs = 2, .kv = DTYPE_F16},
+     {1, 8, 128, 64, 4, false, true, 3e-3f, 0, 0}},
+    {{"delta: bf16, more heads than blocks", DTYPE_BF16, 256, 4, 2, 64, 320, 301, MODEL, .recurs = 1,
+      .kv = DTYPE_F16},
+     {2, 148, 16, 16, 4, false, false, 3e-3f, 0, 0}},
     {{"delta: w8", DTYPE_W8, 256, 4, 2, 64, 320, 301, MODEL, .recurs = 1, .kv = DTYPE_F16},
      {2, 4, 64, 64, 4, false, false, 3e-3f, 0, 0}},
     {{"delta: w8, rates in f16, last", DTYPE_W8, 256, 4, 2, 64, 320, 301, MODEL, .recurs = 2, .kv = DTYPE_F16,
