@@ -307,7 +307,8 @@ Status cuda_load_layer(Backend *backend, const LayerWeights *host, Layer **out, 
         free(layer);
         return status;
     }
-    if (host->wq.type != DTYPE_W8) settle_operand(cuda, host->wq.type, false);
+    const DType type = layer_heads(cuda->shape, host->index).no_mixer ? host->w_up.type : host->wq.type;
+    if (type != DTYPE_W8) settle_operand(cuda, type, false);
     layer->next = cuda->layers;
     cuda->layers = layer;
     *out = layer;
