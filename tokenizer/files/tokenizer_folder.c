@@ -55,7 +55,7 @@ static Status read_file(const char *folder, const char *name, Text *out, bool *f
     return status;
 }
 
-// Parses a JSON file that may be missing: then *out is NULL. *size (may be NULL) gets its bytes.
+// Parses a JSON file of Python's that may be missing: then *out is NULL. *size (may be NULL) gets its bytes.
 static Status read_json(const char *folder, const char *name, json_t **out, size_t *size, Error *error) {
     Text text = {0};
     bool found;
@@ -63,7 +63,7 @@ static Status read_json(const char *folder, const char *name, json_t **out, size
     Status status = read_file(folder, name, &text, &found, error);
     if (found) {
         json_error_t at;
-        *out = json_load_text(text.bytes, text.size, 0, &at);
+        *out = json_load_python(text.bytes, text.size, 0, &at);
         if (!*out) {
             status = json_refuse(text.size, &at, error);
             error_prefix(error, "%s/%s: ", folder, name);
@@ -113,14 +113,23 @@ static Status add_decoder_tokens(Tokenizer *tokenizer, const json_t *config, int
     json_object_foreach(json_member(config, "added_tokens_decoder"), key, entry) {
         char *end;
         long long id = strtoll(key, &end, 10);
-        if (end == key || *end) id = -1;
+        const char *text = json_text(entry, "content");
+        if (status) continue;
+        if (end == key || *end || !*text) {
+            status =
+                error_set(error, STATUS_FILE,
+                          "tokenizer_config.json: added_tokens_decoder: '%.60s' should be an id of an object "
+                          "with a content",
+                          key);
+            continue;
+        }
         const AddedToken token = {
             .special = json_flag(entry, "special", false),
             .single_word = json_flag(entry, "single_word", false),
             .lstrip = json_flag(entry, "lstrip", false),
             .rstrip = json_flag(entry, "rstrip", false),
         };
-        if (!status) status = add_token(tokenizer, limit, id, json_text(entry, "content"), token, error);
+        status = add_token(tokenizer, limit, id, text, token, error);
     }
     return status;
 }

@@ -4,11 +4,11 @@
 
 #include <stdlib.h>
 
-// Rows of a matrix, or elements of a vector, times one number after the other.
+// Elements of a matrix or a vector, times one number after the other.
 typedef struct Multiplied {
     Matrix *m;
     int n_parts;
-    int64_t sizes[3];
+    int64_t sizes[3]; // of which each has so many
     double by[3];
 } Multiplied;
 
@@ -24,14 +24,12 @@ static Status multiply(const Model *model, const Multiplied *what, float *to, Er
     if (!m->data) return STATUS_OK;
     Status status = checkpoint_make(model->checkpoint, m->data, NULL, error);
     if (status) return status;
-    const int64_t row = m->rows > 1 ? m->cols : 1;
     for (int64_t r = 0; r < m->rows; r++)
         quant_load(m->type, (const char *)m->data + r * dtype_row_bytes(m->type, m->cols), 0, m->cols,
                    to + r * m->cols);
     float *at = to;
     for (int part = 0; part < what->n_parts; part++)
-        for (int64_t i = 0; i < what->sizes[part] * row; i++, at++)
-            *at = (float)((double)*at * what->by[part]);
+        for (int64_t i = 0; i < what->sizes[part]; i++, at++) *at = (float)((double)*at * what->by[part]);
     *m = (Matrix){.type = DTYPE_F32, .rows = m->rows, .cols = m->cols, .data = to};
     checkpoint_drop_made(model->checkpoint);
     return STATUS_OK;
@@ -47,7 +45,7 @@ Status model_multiply_layer(Model *model, int layer, Error *error) {
     const Multiplied all[MOST] = {
         {&w->attn_norm, 1, {s->hidden_size}, {recurs ? by->state_norm : by->attention_norm}},
         {&w->ffn_norm, 1, {s->hidden_size}, {by->ffn_norm}},
-        {&w->w_decay, 1, {d->n_value_heads}, {by->decay}},
+        {&w->w_decay, 1, {d->n_value_heads * (int64_t)s->hidden_size}, {by->decay}},
         {recurs ? &w->conv : NULL, 3, {keys, keys, values}, {by->queries, by->keys, by->values}},
     };
     int64_t n = 0;

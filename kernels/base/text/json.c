@@ -31,15 +31,6 @@ json_t *json_load_text(const char *text, size_t size, size_t flags, json_error_t
     return json_loadb(text + mark, size - mark, flags, problem);
 }
 
-Status json_parse(const char *name, const char *text, size_t size, json_t **value, Error *error) {
-    json_error_t problem;
-    *value = size ? json_load_text(text, size, JSON_REJECT_DUPLICATES, &problem) : NULL;
-    if (*value != NULL) return STATUS_OK;
-    const Status status = json_refuse(size, &problem, error);
-    error_prefix(error, "%s: ", name);
-    return status;
-}
-
 // How long the number is that begins at `text`, which JSON has not; 0: it is none.
 static size_t other_number(const char *text, size_t size) {
     static const char *const NUMBERS[] = {"NaN", "Infinity", "-Infinity"};
@@ -68,17 +59,37 @@ static bool without_other_numbers(const char *text, size_t size, Text *plain) {
     return ok && (done == 0 || text_add(plain, text + done, size - done));
 }
 
-Status json_parse_python(const char *name, const char *text, size_t size, json_t **value, Error *error) {
+json_t *json_load_python(const char *text, size_t size, size_t flags, json_error_t *problem) {
     Text plain = {0};
-    *value = NULL;
-    Status status = without_other_numbers(text, size, &plain)
-                        ? STATUS_OK
-                        : error_set(error, STATUS_MEMORY, "%s: out of memory", name);
-    if (!status)
-        status = plain.bytes ? json_parse(name, plain.bytes, plain.size, value, error)
-                             : json_parse(name, text, size, value, error);
+    json_t *value = NULL;
+    if (without_other_numbers(text, size, &plain))
+        value = plain.bytes ? json_load_text(plain.bytes, plain.size, flags, problem)
+                            : json_load_text(text, size, flags, problem);
+    else
+        *problem = (json_error_t){.line = 1, .text = "out of memory"};
     free(plain.bytes);
+    return value;
+}
+
+// value: what was read of `text`, or NULL.
+static Status parsed(const char *name, size_t size, const json_t *value, const json_error_t *problem,
+                     Error *error) {
+    if (value != NULL) return STATUS_OK;
+    const Status status = json_refuse(size, problem, error);
+    error_prefix(error, "%s: ", name);
     return status;
+}
+
+Status json_parse(const char *name, const char *text, size_t size, json_t **value, Error *error) {
+    json_error_t problem;
+    *value = size ? json_load_text(text, size, JSON_REJECT_DUPLICATES, &problem) : NULL;
+    return parsed(name, size, *value, &problem, error);
+}
+
+Status json_parse_python(const char *name, const char *text, size_t size, json_t **value, Error *error) {
+    json_error_t problem;
+    *value = size ? json_load_python(text, size, JSON_REJECT_DUPLICATES, &problem) : NULL;
+    return parsed(name, size, *value, &problem, error);
 }
 
 // Whether a terminal obeys a character, or turns the order of others by it: all Bidi_Control of Unicode.

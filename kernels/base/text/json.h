@@ -12,12 +12,15 @@
 // json_loadb(), which takes a byte order mark for a fault: here it is skipped.
 json_t *json_load_text(const char *text, size_t size, size_t flags, json_error_t *problem);
 
+// json_load_text() of what Python writes, which has numbers that JSON has not: NaN, Infinity and -Infinity become
+// {"__float__": "NaN"} and so on, as transformers 5 writes them.
+json_t *json_load_python(const char *text, size_t size, size_t flags, json_error_t *problem);
+
 // Parses `size` bytes of JSON, an object or array, no key twice. The caller owns *value, which is NULL after a failure:
 // json_refuse() behind `name`.
 Status json_parse(const char *name, const char *text, size_t size, json_t **value, Error *error);
 
-// The same of what Python writes, which has numbers that JSON has not: NaN, Infinity and -Infinity become
-// {"__float__": "NaN"} and so on, as transformers 5 writes them.
+// The same of what Python writes.
 Status json_parse_python(const char *name, const char *text, size_t size, json_t **value, Error *error);
 
 // What a problem of jansson's is: its text, or one of ours where that names a flag that whoever wrote the file cannot set,

@@ -106,7 +106,8 @@ static void special_tokens_by_name(void **state) {
     assert_string_equal(tokenizer_notice(t), LACKS "generation_config.json: eos_token_id 99999999");
     tokenizer_close(t);
     folder_write_text(folder, "generation_config.json", "{\"eos_token_id\": -1}"); // none
-    folder_write_text(folder, "config.json", "{\"eos_token_id\": 2}");
+    folder_write_text(folder, "config.json",                                       // as Python writes it
+                      "{\"time_step_limit\": [0.0, Infinity], \"eos_token_id\": 2}");
     t = tokenizer_files_open(folder);
     assert_null(tokenizer_notice(t));
     tokenizer_close(t);
@@ -201,6 +202,13 @@ static void sentencepiece_added_tokens(void **state) {
     tokenizer_close(t);
     folder_write_text(folder, "added_tokens.json", "{\"far\": 2000000000}");
     tokenizer_files_refused(folder, STATUS_FILE, "added token 'far' has the id 2000000000");
+    static const char *const WRONG[] = {"{\"x\": {\"content\": \"<x>\"}}", "{\"7\": null}", "{\"7\": {}}"};
+    for (size_t i = 0; i < sizeof WRONG / sizeof *WRONG; i++) {
+        char config[120];
+        snprintf(config, sizeof config, "{\"added_tokens_decoder\": %s}", WRONG[i]);
+        folder_write_text(folder, "tokenizer_config.json", config);
+        tokenizer_files_refused(folder, STATUS_FILE, "added_tokens_decoder: '");
+    }
     folder_remove(folder);
 }
 
