@@ -176,14 +176,25 @@ static Status make_settings(Jsonl *j, JsonlLine *line, const Settings *from) {
     return STATUS_OK;
 }
 
-// Lines of one seed, the program's, each have a stream of random numbers of their own, by their place. A line that names
-// its own seed has that seed's first, as a chat has: it is answered alike wherever it stands.
+// A seed for the line of a place, of the program's; the first one's is that itself. By SplitMix64 (Steele et al., "Fast
+// splittable pseudorandom number generators", OOPSLA 2014), for lines of neighbouring seeds are to have nothing in common.
+static uint64_t seed_of_place(uint64_t seed, long long place) {
+    if (place == 0) return seed;
+    uint64_t z = seed + (uint64_t)place * 0x9e3779b97f4a7c15u;
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+    return (z ^ z >> 31) >> 1; // as settings have them, below 2^63
+}
+
+// A line's numbers come from its seed alone, as a chat's do: the one that it names, else one of the program's for its place,
+// which the answer tells. So a line that names an answer's seed is answered alike, wherever it stands.
 static void set_numbers(const Jsonl *j, JsonlLine *line, const Settings *from) {
     const int64_t seed = from->sampling.seed;
     const bool own = line->settings && seed != SETTINGS_SEED_RANDOM &&
                      config_origin_layer(&from->config, settings_key("sampling.seed")) == CONFIG_SESSION;
-    line->item.settings.seed = seed == SETTINGS_SEED_RANDOM ? j->seed : (uint64_t)seed;
-    line->item.settings.stream = own ? 0 : (uint64_t)line->number;
+    const uint64_t of_all = seed == SETTINGS_SEED_RANDOM ? j->seed : (uint64_t)seed;
+    line->item.settings.seed = own ? of_all : seed_of_place(of_all, line->number);
+    line->item.settings.stream = 0;
 }
 
 static Status give(Jsonl *j, JsonlLine *line, Error *error) {

@@ -22,8 +22,9 @@
 typedef struct JsonlLine {
     SchedulerItem item; // messages and turns; its settings are whoever's who gives it
     long long line;     // of the input, from 1
-    long long number; // of the lines that are not blank, from 0: its stream of random numbers, without a seed
-    bool complete;    // there is nothing to answer
+    long long
+        number;    // of the lines that are not blank, from 0: its random numbers come of it, without a seed
+    bool complete; // there is nothing to answer
     const char *model;  // that it says it was with; NULL: it says nothing
     json_t *id;         // of any type where the line is wrong; NULL: there is none, or it could not be read
     char *long_id;      // its digits instead, where these are a number beyond 64 bits; else NULL

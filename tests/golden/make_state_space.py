@@ -90,11 +90,13 @@ make_dense.MODELS.update({
     "falcon_h1-norm": dict(rope_parameters=dict(rope_type="default", rope_theta=10000.0), time_step_limit=[0.0, INFINITE],
                            **dict(FALCON, mamba_rms_norm=True, mamba_n_groups=2, mamba_n_heads=6, mamba_d_ssm=96, mamba_d_state=8, mamba_d_conv=3,
                                   rms_norm_eps=0.01)),
-    # Sizes that are not said, no biases in the convolution, a tied head, one head of a state, and of numbers that multiply only some.
+    # Sizes that are not said, no biases in the convolution, a tied head, and of numbers that multiply only some.
     "falcon_h1-tied": dict(rope_theta=10000.0, rope_scaling=None, tie_word_embeddings=True, mamba_d_ssm=None, mamba_d_head="auto", mamba_conv_bias=False,
                            mlp_multipliers=None, lm_head_multiplier=0.3, ssm_out_multiplier=1.5,
                            **{key: value for key, value in FALCON.items() if key in ("model_type", "hidden_size", "hidden_act", "mamba_d_state",
-                                                                                     "mamba_d_conv", "ssm_multipliers")}, mamba_n_heads=1),
+                                                                                     "mamba_d_conv", "ssm_multipliers")}, mamba_n_heads=4),
+    # One head of a state, whose rate is a matrix of one row.
+    "falcon_h1-one": dict(rope_theta=10000.0, rope_scaling=None, **dict(FALCON, num_hidden_layers=1, mamba_n_heads=1, mamba_d_head=80, mamba_d_conv=2)),
 })
 
 make_delta.ROUTERS += ("mixer.gate",)

@@ -12,6 +12,7 @@ static const JsonTyped TYPED[] = {
     {"per_layer_config", JSON_AN_OBJECT},
     {"layer_types", JSON_STRINGS},
     {"layers_block_type", JSON_STRINGS},
+    {"hybrid_override_pattern", JSON_A_STRING},
     {"mlp_layer_types", JSON_STRINGS},
     {"full_attn_idxs", JSON_INTEGERS},
     {"mlp_only_layers", JSON_INTEGERS},
@@ -30,6 +31,7 @@ static const JsonTyped TYPED[] = {
     {"new_decoder_architecture", JSON_A_FLAG | JSON_AN_INTEGER},
     {"num_ln_in_parallel_attn", JSON_AN_INTEGER},
     {"position_encoding_2d", JSON_A_FLAG | JSON_AN_INTEGER},
+    {"shared_intermediate_size", JSON_AN_INTEGER},
     {"use_parallel_residual", JSON_A_FLAG | JSON_AN_INTEGER},
 };
 
