@@ -61,7 +61,8 @@ static Status read_ids(Model *model, const ParamSource *source, Error *error) {
 static const struct {
     const char *setting; // palaver's
     Key key;
-    double least, most; // a recommendation outside of what makes sense is no recommendation
+    double least,
+        most; // what is outside of them is not followed; -1, which stands for none, is no recommendation
 } RECOMMENDED[MODEL_N_GENERATION] = {
     {"temperature", {"temperature", ".general.sampling.temp"}, 0, 100},
     {"top_k", {"top_k", ".general.sampling.top_k"}, 0, INT_MAX},
@@ -113,20 +114,22 @@ static bool asks_for_nothing(const json_t *value, double off) {
 }
 
 // Of more than there is room for, as many as fit, and a sign that there are others.
-static void name_unfollowed(Model *model, const json_t *generation) {
-    for (size_t i = 0; i < sizeof UNFOLLOWED / sizeof *UNFOLLOWED; i++) {
-        const char *key = UNFOLLOWED[i].key;
-        if (asks_for_nothing(json_object_get(generation, key), UNFOLLOWED[i].off)) continue;
-        size_t n = strlen(model->unfollowed), room = sizeof model->unfollowed - n;
-        bool fits = strlen(key) + sizeof ", , ..." <= room;
-        snprintf(model->unfollowed + n, room, "%s%s", n == 0 ? "" : ", ", fits ? key : "...");
-        if (!fits) return;
-    }
+static void name_unfollowed(Model *model, const char *key) {
+    const size_t n = strlen(model->unfollowed), room = sizeof model->unfollowed - n, sign = strlen("...");
+    if (n >= sign && !strcmp(model->unfollowed + n - sign, "...")) return;
+    const bool fits = strlen(key) + sizeof ", , ..." <= room;
+    snprintf(model->unfollowed + n, room, "%s%s", n == 0 ? "" : ", ", fits ? key : "...");
+}
+
+static void find_unfollowed(Model *model, const json_t *generation) {
+    for (size_t i = 0; i < sizeof UNFOLLOWED / sizeof *UNFOLLOWED; i++)
+        if (!asks_for_nothing(json_object_get(generation, UNFOLLOWED[i].key), UNFOLLOWED[i].off))
+            name_unfollowed(model, UNFOLLOWED[i].key);
 }
 
 Status model_read_generation(Model *model, const ParamSource *source, Error *error) {
     Status status = read_ids(model, source, error);
-    name_unfollowed(model, source->generation);
+    find_unfollowed(model, source->generation);
     static const JsonTyped SAMPLE = {"do_sample", JSON_A_FLAG};
     const json_t *sample = json_object_get(source->generation, SAMPLE.key);
     if (!status) status = json_check_type(source->generation, "generation_config.json", &SAMPLE, error);
@@ -137,7 +140,10 @@ Status model_read_generation(Model *model, const ParamSource *source, Error *err
             status = !source->config ? param_number(source, *key, &value, error)
                                      : json_read_number(source->generation, "generation_config.json", key->hf,
                                                         &value, error);
-        if (!(value >= RECOMMENDED[i].least && value <= RECOMMENDED[i].most)) value = NAN;
+        if (!(value >= RECOMMENDED[i].least && value <= RECOMMENDED[i].most)) {
+            if (!isnan(value) && value != -1) name_unfollowed(model, source->config ? key->hf : key->gguf);
+            value = NAN;
+        }
         if (json_is_false(sample) && strcmp(RECOMMENDED[i].setting, "temperature") == 0) value = 0;
         model->generation[i] = (GenerationDefault){RECOMMENDED[i].setting, value};
     }

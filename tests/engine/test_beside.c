@@ -110,6 +110,8 @@ static void a_config_that_cannot_be_is_refused(void **state) {
         {"{\"mlp_multipliers\": [1.0]}", "mlp_multipliers should be a list of 2 numbers"},
         {"{\"ssm_multipliers\": [1.0, 1.0, 1.0, 1.0, 0.0]}", "ssm_multipliers is 0"},
         {"{\"ssm_multipliers\": 3}", "ssm_multipliers should be a list of 5 numbers"},
+        {"{\"ssm_multipliers\": [1.0, null, 1.0, 1.0, 1.0]}",
+         "ssm_multipliers should be a list of 5 numbers"},
         {"{\"time_step_limit\": [0.001, 0.1]}", "time_step_limit asks for other limits"},
         {"{\"num_hidden_layers\": 600}", "600 layers of two parts each; palaver takes 512"},
         {"{\"mamba_dt_rank\": 4}", "does not know what mamba_dt_rank means for a falcon_h1 model"},

@@ -32,6 +32,9 @@ static Status read_list(const ParamSource *source, const char *key, double *valu
     if (json_array_size(list) != n)
         return error_set(error, STATUS_FILE, "%s: %s should be a list of %zu numbers", source->path, key, n);
     for (size_t i = 0; i < n && !status; i++) {
+        if (!json_is_number(json_array_get(list, i)))
+            return error_set(error, STATUS_FILE, "%s: %s should be a list of %zu numbers", source->path, key,
+                             n);
         values[i] = json_number_value(json_array_get(list, i));
         status = check(source, key, values[i], error);
     }

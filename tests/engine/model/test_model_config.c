@@ -298,6 +298,8 @@ static void names_what_is_not_followed(void **state) {
          "null}",
          ""},
         {"{\"no_repeat_ngram_size\": 3}", "no_repeat_ngram_size"},
+        {"{\"temperature\": 1e30, \"top_p\": 5, \"top_k\": -1, \"min_p\": -1, \"repetition_penalty\": 0}",
+         "temperature, top_p, repetition_penalty"},
         {"{\"forced_bos_token_id\": 0, \"num_beams\": 4, \"max_time\": 512, \"bad_words_ids\": [[5]], "
          "\"suppress_tokens\": [7], \"guidance_scale\": 1.5}",
          "max_time, num_beams, bad_words_ids, suppress_tokens, forced_bos_token_id, guidance_scale"},
