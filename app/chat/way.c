@@ -82,6 +82,7 @@ Status way_prepare_here(const Chat *chat, MessageList *list, Error *error) {
 Status way_go(Chat *chat, int index, const char *why, Error *error) {
     MessageList there;
     Way way = {.transcript = chat->transcript, .index = index, .go = true};
+    const bool remembers = tree_is_forgotten(chat_tree(chat), index);
     Status status = way_prepare(&way, &there, error);
     if (!status) status = transcript_set_head(chat->transcript, index, why, error);
     if (status) {
@@ -90,6 +91,7 @@ Status way_go(Chat *chat, int index, const char *why, Error *error) {
     }
     way_take(chat, &there);
     chat->has_last = false;
+    if (remembers) screen_notice(chat->screen, "[this turn was forgotten: all that was is seen again]");
     chat_record_sync(chat);
     return STATUS_OK;
 }

@@ -67,12 +67,16 @@ Status tree_add(Tree *tree, int parent, const TreeEviction *evictions, int n, Er
     return STATUS_OK;
 }
 
+bool tree_is_forgotten(const Tree *tree, int index) {
+    return index != TREE_START && tree->nodes[index].forgotten;
+}
+
 void tree_go(Tree *tree, int index) {
-    bool remember = index != TREE_START && tree->nodes[index].forgotten;
+    if (tree_is_forgotten(tree, index))
+        for (int i = 0; i < tree->n; i++) tree->nodes[i].forgotten = false;
     tree->head = index;
     while (index != TREE_START) {
         link_parent(tree, index);
-        if (remember) tree->nodes[index].forgotten = false;
         index = tree->nodes[index].parent;
     }
 }
@@ -109,7 +113,7 @@ void tree_find_evicted(const Tree *tree, int index, TreeEvicted *evicted) {
 }
 
 void tree_find_evicted_after(const Tree *tree, int index, TreeEvicted *evicted) {
-    find_evicted(tree, index, index != TREE_START && tree->nodes[index].forgotten, evicted);
+    find_evicted(tree, index, tree_is_forgotten(tree, index), evicted);
 }
 
 bool tree_is_system_evicted(const Tree *tree, int index) {

@@ -8,7 +8,7 @@
 // What was evicted from the context window belongs to the way: turns that were while turn 9.1 was answered are so
 // for 9.1 and all that follows it, but at 8.1 they are seen, as they were then. So is the system prompt, which is turn 0
 // of every way, until there is another. What was forgotten by hand stays forgotten on every way, until the head goes back
-// to one of the forgotten turns.
+// to one of the forgotten turns; then all are seen again.
 #ifndef PALAVER_APP_TREE_H
 #define PALAVER_APP_TREE_H
 
@@ -67,8 +67,10 @@ void tree_free(Tree *tree); // and makes it an empty one
 // A new attempt at the turn after `parent`, with which evictions [n] (may be NULL) of its way; it becomes
 // the head. On failure nothing is changed, here and below.
 Status tree_add(Tree *tree, int parent, const TreeEviction *evictions, int n, Error *error);
-// The head moves to a node or to TREE_START. Going to a forgotten turn is to remember it, and those before it.
+// The head moves to a node or to TREE_START. Going to a forgotten turn is to remember all that was forgotten: no way is
+// left with a hole in its middle.
 void tree_go(Tree *tree, int index);
+bool tree_is_forgotten(const Tree *tree, int index); // what a node says by itself
 
 // More was evicted with a node (its reply went on).
 Status tree_evict(Tree *tree, int index, const TreeEviction *evictions, int n, Error *error);

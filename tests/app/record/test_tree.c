@@ -222,7 +222,7 @@ static void test_forgotten_on_every_way_until_one_goes_back(void **state) {
     expect_left(&tree, 4, "+++++");
     tree_forget(&tree, 4, (TreeRange){1, 3});
     tree_go(&tree, 1);
-    expect_left(&tree, 4, "++-++"); // only the way to it
+    expect_left(&tree, 4, "+++++"); // those behind it, too
     tree_free(&tree);
 }
 
