@@ -131,6 +131,24 @@ NAMES = {"input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm",
 PLAIN = {"mamba.A_log": "ssm_a", "mamba.D": "ssm_d", "mamba.dt_bias": "ssm_dt.bias"}
 
 
+def begin_gguf(name, architecture, config):
+    writer = gguf.GGUFWriter(os.path.join(OUT, f"{name}.gguf"), architecture)
+    writer.add_name(f"palaver golden {name}")
+    writer.add_context_length(config.max_position_embeddings)
+    writer.add_vocab_size(config.vocab_size)
+    writer.add_embedding_length(config.hidden_size)
+    writer.add_block_count(config.num_hidden_layers)
+    return writer
+
+
+def add_space(writer, taps, state, groups, inner, heads):
+    writer.add_ssm_conv_kernel(taps)
+    writer.add_ssm_state_size(state)
+    writer.add_ssm_group_count(groups)
+    writer.add_ssm_inner_size(inner)
+    writer.add_ssm_time_step_rank(heads)
+
+
 def gguf_tensors(config, key, value):
     if key in make_delta.HEAD:
         yield make_delta.HEAD[key], value
@@ -182,12 +200,7 @@ def nemotron_tensor(config, key, value):
 
 def make_nemotron_gguf(name, config, state):
     kinds, mixes = config.layers_block_type, "moe" in config.layers_block_type
-    writer = gguf.GGUFWriter(os.path.join(OUT, f"{name}.gguf"), "nemotron_h_moe" if mixes else "nemotron_h")
-    writer.add_name(f"palaver golden {name}")
-    writer.add_context_length(config.max_position_embeddings)
-    writer.add_vocab_size(config.vocab_size)
-    writer.add_embedding_length(config.hidden_size)
-    writer.add_block_count(len(kinds))
+    writer = begin_gguf(name, "nemotron_h_moe" if mixes else "nemotron_h", config)
     writer.add_feed_forward_length([config.moe_intermediate_size if kind == "moe" else config.intermediate_size if kind == "mlp" else 0 for kind in kinds])
     writer.add_head_count(config.num_attention_heads)
     writer.add_head_count_kv([config.num_key_value_heads if kind == FULL else 0 for kind in kinds])
@@ -197,11 +210,7 @@ def make_nemotron_gguf(name, config, state):
     writer.add_layer_norm_eps(config.layer_norm_epsilon)
     writer.add_rope_dimension_count(config.head_dim)
     writer.add_rope_scaling_finetuned(False)
-    writer.add_ssm_conv_kernel(config.conv_kernel)
-    writer.add_ssm_state_size(config.ssm_state_size)
-    writer.add_ssm_group_count(config.n_groups)
-    writer.add_ssm_inner_size(config.mamba_num_heads * config.mamba_head_dim)
-    writer.add_ssm_time_step_rank(config.mamba_num_heads)
+    add_space(writer, config.conv_kernel, config.ssm_state_size, config.n_groups, config.mamba_num_heads * config.mamba_head_dim, config.mamba_num_heads)
     if mixes:
         writer.add_expert_count(config.n_routed_experts)
         writer.add_expert_used_count(config.num_experts_per_tok)
@@ -251,12 +260,7 @@ def falcon_tensor(config, key, value):
 
 
 def make_falcon_gguf(name, config, state):
-    writer = gguf.GGUFWriter(os.path.join(OUT, f"{name}.gguf"), "falcon-h1")
-    writer.add_name(f"palaver golden {name}")
-    writer.add_context_length(config.max_position_embeddings)
-    writer.add_vocab_size(config.vocab_size)
-    writer.add_embedding_length(config.hidden_size)
-    writer.add_block_count(config.num_hidden_layers)
+    writer = begin_gguf(name, "falcon-h1", config)
     writer.add_feed_forward_length(config.intermediate_size)
     writer.add_head_count(config.num_attention_heads)
     writer.add_head_count_kv(config.num_key_value_heads)
@@ -264,11 +268,7 @@ def make_falcon_gguf(name, config, state):
     writer.add_value_length(config.head_dim)
     writer.add_layer_norm_rms_eps(config.rms_norm_eps)
     writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
-    writer.add_ssm_conv_kernel(config.mamba_d_conv)
-    writer.add_ssm_state_size(config.mamba_d_state)
-    writer.add_ssm_group_count(config.mamba_n_groups)
-    writer.add_ssm_inner_size(config.mamba_d_ssm)
-    writer.add_ssm_time_step_rank(config.mamba_n_heads)
+    add_space(writer, config.mamba_d_conv, config.mamba_d_state, config.mamba_n_groups, config.mamba_d_ssm, config.mamba_n_heads)
     for key, tensor in state.items():
         add_tensor(writer, *falcon_tensor(config, key, tensor.float().numpy()), torch.float32)
     finish(writer)
@@ -280,12 +280,7 @@ def add_tensor(writer, to, value, dtype):
 
 
 def make_gguf(name, config, state):
-    writer = gguf.GGUFWriter(os.path.join(OUT, f"{name}.gguf"), "granitehybrid" if SPACE in config.layer_types else "granite")
-    writer.add_name(f"palaver golden {name}")
-    writer.add_context_length(config.max_position_embeddings)
-    writer.add_vocab_size(config.vocab_size)
-    writer.add_embedding_length(config.hidden_size)
-    writer.add_block_count(config.num_hidden_layers)
+    writer = begin_gguf(name, "granitehybrid" if SPACE in config.layer_types else "granite", config)
     writer.add_feed_forward_length(config.intermediate_size if config.num_local_experts else config.shared_intermediate_size)
     writer.add_head_count(config.num_attention_heads)
     writer.add_head_count_kv([config.num_key_value_heads if kind == FULL else 0 for kind in config.layer_types])
@@ -299,11 +294,7 @@ def make_gguf(name, config, state):
     writer.add_embedding_scale(config.embedding_multiplier)
     writer.add_residual_scale(config.residual_multiplier)
     writer.add_logit_scale(config.logits_scaling)
-    writer.add_ssm_conv_kernel(config.mamba_d_conv)
-    writer.add_ssm_state_size(config.mamba_d_state)
-    writer.add_ssm_group_count(config.mamba_n_groups)
-    writer.add_ssm_inner_size(config.mamba_expand * config.hidden_size)
-    writer.add_ssm_time_step_rank(config.mamba_n_heads)
+    add_space(writer, config.mamba_d_conv, config.mamba_d_state, config.mamba_n_groups, config.mamba_expand * config.hidden_size, config.mamba_n_heads)
     writer.add_rope_scaling_finetuned(config.position_embedding_type == "rope")
     for key, tensor in state.items():
         if key == "lm_head.weight" and config.tie_word_embeddings:

@@ -52,8 +52,6 @@ static Status kinds_from_config(const Model *model, const ParamSource *source, L
     const json_t *types = json_object_get(source->config, name);
     const bool state_space = source->architecture->state_space;
     const int n = model->shape.n_layers;
-    if (source->architecture->one_part) return model_read_parts(model, source, heads, error);
-    if (source->architecture->paired) return kinds_of_pairs(model, source, heads, error);
     unread_take_key(source, NULL, name);
     if (json_same(types, json_object_get(source->config, "layer_types")))
         unread_take_key(source, NULL, "layer_types");
@@ -75,8 +73,6 @@ static Status kinds_from_config(const Model *model, const ParamSource *source, L
 static Status kinds_from_gguf(const Model *model, const ParamSource *source, LayerHeads *heads,
                               Error *error) {
     char text[KEY_SIZE];
-    if (source->architecture->one_part) return model_read_parts(model, source, heads, error);
-    if (source->architecture->paired) return kinds_of_pairs(model, source, heads, error);
     if (source->architecture->state_space) {
         const Status status = model_find_headless(model, source, heads, error);
         for (int l = 0; l < model->shape.n_layers && !status; l++) heads[l].recurs = heads[l].n_kv_heads == 0;
@@ -98,6 +94,13 @@ static Status kinds_from_gguf(const Model *model, const ParamSource *source, Lay
     }
     unread_take_meta(source, source_gguf_key(source, INTERVAL.gguf, text));
     return STATUS_OK;
+}
+
+static Status read_kinds(const Model *model, const ParamSource *source, LayerHeads *heads, Error *error) {
+    if (source->architecture->one_part) return model_read_parts(model, source, heads, error);
+    if (source->architecture->paired) return kinds_of_pairs(model, source, heads, error);
+    return source->config ? kinds_from_config(model, source, heads, error)
+                          : kinds_from_gguf(model, source, heads, error);
 }
 
 // ---- sizes -------------------------------------------------------------------------------------------------
@@ -314,9 +317,7 @@ Status model_read_delta(Model *model, const ParamSource *source, Error *error) {
     int *ropes = turns ? calloc((size_t)s->n_layers, sizeof *ropes) : model->layer_ropes;
     Status status = STATUS_OK;
     if (!heads || !ropes) status = error_set(error, STATUS_MEMORY, "%s: out of memory", source->path);
-    if (!status)
-        status = source->config ? kinds_from_config(model, source, heads, error)
-                                : kinds_from_gguf(model, source, heads, error);
+    if (!status) status = read_kinds(model, source, heads, error);
     if (!status) status = read_sizes(&delta, s, source, error);
     if (!status && source->architecture->state_space) status = read_conv_bias(model, source, error);
     if (!status) status = check_sections(model, source, error);

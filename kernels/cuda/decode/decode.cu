@@ -153,8 +153,8 @@ static bool activation_decodable(const DecoderShape *s) {
            (s->activation == ACTIVATION_CLAMPED_SWIGLU && s->experts.n > 0);
 }
 
-// The same for the decoder: RMS norms, heads that are alike in all layers that attend, no per-layer embeddings, no caps of scores, learned attention sinks in layers of experts only, a
-// temperature in every layer.
+// The same for the decoder: RMS norms, heads that are alike in all layers that attend, no per-layer embeddings, no caps of
+// scores, learned attention sinks in layers of experts only, a temperature in every layer.
 static bool decodable(const DecoderShape *s, const DecodeStep *t) {
     if (s->norm != NORM_RMS || !activation_decodable(s) || s->parallel_residual || s->alibi ||
         s->attention_cap > 0 || (s->heads_of_layers && s->delta.n_value_heads == 0) || s->experts.guarded ||

@@ -29,13 +29,12 @@ __device__ inline float receive(const uint32_t *from, unsigned round) {
 // A block's part of a head of values.
 struct RecurPart {
     int head, key, first, columns; // key: the head of q and k
-    bool leads;                    // of those with the same q and k it leaves the c of these in the state
+    bool leads;                    // delta_leads(), of the head's first part
     __device__ RecurPart(const DecodeArguments &a, int part) {
         const DeltaRule &rule = a.delta;
         head = part / a.head_parts, key = delta_key_head(rule, head);
         columns = rule.value_dim / a.head_parts, first = part % a.head_parts * columns;
-        leads = first == 0 && (rule.keys_alternate ? head < rule.n_key_heads
-                                                   : head % (rule.n_value_heads / rule.n_key_heads) == 0);
+        leads = first == 0 && delta_leads(rule, head);
     }
 };
 

@@ -62,8 +62,8 @@ __host__ __device__ constexpr bool has_whole_chunks(int format, DecodeFormats se
     return set == DECODE_FEW || set == DECODE_FEW_RATES || (set == DECODE_TWO && format_packed(format));
 }
 
-// The dot products of the ring's next n rows, of `cols` columns, chunk after chunk, in all lanes; of several pieces each row is the sum of
-// what all its pieces give.
+// The dot products of the ring's next n rows, of `cols` columns, chunk after chunk, in all lanes; of several pieces each row
+// is the sum of what all its pieces give.
 template <int FORMAT, DecodeFormats FORMATS, bool EXPERTS>
 __device__ inline void gemv_group(int n, const DecodePhaseShape &p, int cols, const Input &x, Ring &ring,
                                   float dots[ROWS_AT_ONCE]) {

@@ -27,9 +27,7 @@ template <int J> struct OneElement {
     float *where;
     __device__ OneElement(const DeltaRule &rule, int head, int i, OneToken<J> *token) {
         const int key = delta_key_head(rule, head), keys = rule.n_key_heads * rule.key_dim;
-        const bool is_v = i >= 64 * J, is_k = !is_v && i >= 32 * J,
-                   first = rule.keys_alternate ? head < rule.n_key_heads
-                                               : head % (rule.n_value_heads / rule.n_key_heads) == 0;
+        const bool is_v = i >= 64 * J, is_k = !is_v && i >= 32 * J, first = delta_leads(rule, head);
         const int e = is_v ? i - 64 * J : is_k ? i - 32 * J : i;
         channel = is_v ? 2 * keys + head * rule.value_dim + e : (is_k ? keys : 0) + key * rule.key_dim + e;
         there = e < (is_v ? rule.value_dim : rule.key_dim), keeps = there && (is_v || first);

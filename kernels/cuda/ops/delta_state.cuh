@@ -12,6 +12,12 @@ __device__ inline int delta_key_head(const DeltaRule &rule, int head) {
     return rule.keys_alternate ? head % rule.n_key_heads : head / (rule.n_value_heads / rule.n_key_heads);
 }
 
+// Whether a head of values is the first of those that go with one head of queries and keys: it leaves the c of these in the state.
+__device__ inline bool delta_leads(const DeltaRule &rule, int head) {
+    return rule.keys_alternate ? head < rule.n_key_heads
+                               : head % (rule.n_value_heads / rule.n_key_heads) == 0;
+}
+
 // S of 8 columns of a head, by a warp, in registers:
 //
 //   lane = 4·g + c      columns 2c and 2c + 1      rows 32·j + 4·g + i      0 <= i < 4, 0 <= j < J, key_dim <= 32·J
