@@ -18,10 +18,10 @@ typedef struct NamedConvolution {
 } NamedConvolution;
 
 // Layers that recur, all but every interval-th, the first of which is told. By the delta rule they attend behind a gate; they
-// turn a part of their heads or, 0, nothing.
+// turn a part of their heads or, 0, nothing. Of experts there is a shared one of so many, which has a gate.
 typedef struct NamedDelta {
     DeltaRule rule;
-    int interval, first, rotary_dim;
+    int interval, first, rotary_dim, shared_size;
 } NamedDelta;
 
 typedef struct NamedShape {
@@ -42,8 +42,9 @@ static const NamedLatent DEEPSEEK_V2_LITE = {{512, 0, 128, 128, 1e-6f}, 64, 2816
                          GLM_47_FLASH = {{512, 768, 192, 256, 1e-6f}, 64, 1536, 10240};
 
 static const NamedConvolution LFM2_12B = {3, 6, {2, 5, 8, 10, 12, 14}};
-static const NamedDelta QWEN35_4B = {{16, 32, 128, 128, 4, false, false, 1e-5f, 0, 0}, 4, 3, 64},
-                        GRANITE4_H_MICRO = {{1, 64, 128, 64, 4, false, true, 1e-5f, 0, 0}, 10, 5, 0};
+static const NamedDelta QWEN35_4B = {{16, 32, 128, 128, 4, false, false, 1e-5f, 0, 0}, 4, 3, 64, 0},
+                        QWEN35_35B = {{16, 32, 128, 128, 4, false, false, 1e-5f, 0, 0}, 4, 3, 64, 512},
+                        GRANITE4_H_MICRO = {{1, 64, 128, 64, 4, false, true, 1e-5f, 0, 0}, 10, 5, 0, 0};
 
 static const NamedShape SHAPES[] = {
     {"llama2-7b", 32, 4096, 32, 32, 128, 11008, 32000, 1e4, 4096, false, 0, 0, false, NULL, NULL, NULL},
@@ -54,6 +55,7 @@ static const NamedShape SHAPES[] = {
     {"smollm2-135m", 30, 576, 9, 3, 64, 1536, 49152, 1e5, 8192, true, 0, 0, false, NULL, NULL, NULL},
     {"mixtral-8x7b", 32, 4096, 32, 8, 128, 14336, 32000, 1e6, 32768, false, 8, 2, false, NULL, NULL, NULL},
     {"qwen3-30b-a3b", 48, 2048, 32, 4, 128, 768, 151936, 1e6, 40960, false, 128, 8, false, NULL, NULL, NULL},
+    {"qwen3-14b", 40, 5120, 40, 8, 128, 17408, 151936, 1e6, 40960, false, 0, 0, false, NULL, NULL, NULL},
     {"gpt-oss-20b", 24, 2880, 64, 8, 64, 2880, 201088, 15e4, 131072, false, 32, 4, true, NULL, NULL, NULL},
     {"deepseek-v2-lite", 27, 2048, 16, 1, 576, 1408, 102400, 1e4, 163840, false, 64, 6, false,
      &DEEPSEEK_V2_LITE, NULL, NULL},
@@ -62,6 +64,8 @@ static const NamedShape SHAPES[] = {
     {"lfm2-1.2b", 16, 2048, 32, 8, 64, 8192, 65536, 1e6, 128000, true, 0, 0, false, NULL, &LFM2_12B, NULL},
     {"qwen3.5-4b", 32, 2560, 16, 4, 256, 9216, 248320, 1e7, 262144, true, 0, 0, false, NULL, NULL,
      &QWEN35_4B},
+    {"qwen3.5-35b-a3b", 40, 2048, 16, 2, 256, 512, 248320, 1e7, 262144, false, 256, 8, false, NULL, NULL,
+     &QWEN35_35B},
     {"granite4-h-micro", 40, 2048, 32, 8, 64, 8192, 100352, 1e4, 131072, true, 0, 0, false, NULL, NULL,
      &GRANITE4_H_MICRO},
 };
@@ -149,6 +153,7 @@ static void make_layer(Model *m, DType type, bool dense, LayerWeights *w) {
     w->shared_gate = made_up(m, held, shared, s->hidden_size);
     w->shared_up = made_up(m, held, shared, s->hidden_size);
     w->shared_down = made_up(m, held, s->hidden_size, shared);
+    if (s->delta.n_value_heads > 0) w->shared_router = made_up(m, DTYPE_BF16, 1, s->hidden_size);
 }
 
 static void make_biases(Model *m, LayerWeights *w) {
@@ -215,6 +220,7 @@ static Status make_recurring(Model *m, const NamedDelta *named, Error *error) {
         m->layer_ropes[l] = m->layer_heads[l].recurs || named->rotary_dim == 0 ? -1 : 0;
     }
     s->delta = named->rule;
+    s->experts.shared_size = named->shared_size;
     return STATUS_OK;
 }
 

@@ -4,6 +4,13 @@
 
 #include "kernels/cuda/weights/upload.cuh"
 
+// Bytes from a row to the next. Quantised rows begin at whole lines of the L2 where that adds no more than a 32nd: those of
+// 5,120 columns in 8 bits are read 3% faster (NOTES). W8 is copied as it lies in a file.
+inline int64_t row_stride(Format format, int cols) {
+    const int64_t row = format_row_bytes(format, cols), lines = (row + 127) / 128 * 128;
+    return format_quantized(format) && format != FORMAT_W8 && (lines - row) * 32 <= row ? lines : row;
+}
+
 // Memory that is first measured, then cut up: with base NULL, take() only counts.
 struct Arena {
     char *base;
@@ -15,7 +22,7 @@ struct Arena {
     }
     Weight weight(const Matrix *m, int64_t rows) { return weight_as(format_of(m->type), m, rows); }
     Weight weight_as(Format format, const Matrix *m, int64_t rows) {
-        int64_t row = format_row_bytes(format, (int)m->cols);
+        const int64_t row = row_stride(format, (int)m->cols);
         Weight w = {take((size_t)(rows * row)), row, (int)rows, (int)m->cols, format, 0, NULL};
         if (format == FORMAT_W8) w.scales = (float *)take((size_t)rows * sizeof(float));
         return w;
