@@ -28,7 +28,8 @@ static bool find_token(const Step *step, DecodeArguments *a) {
 static void fill_phases(const DecoderShape *s, const Decoder *d, DecodeArguments *a) {
     auto counter = [&](int phase) { return d->arrived + phase * 32; };
     const Experts *e = &s->experts;
-    int hidden = s->hidden_size, pairs = e->n > 0 ? e->n_active * e->size : s->intermediate_size;
+    const int n_taken = e->n_active + (e->shared_size > 0);
+    int hidden = s->hidden_size, pairs = e->n > 0 ? n_taken * e->size : s->intermediate_size;
     DecodePhaseShape *p = a->phases;
     p[PHASE_QKV] = {hidden, a->q_dim + 2 * a->kv_dim, d->x, d->qkv, counter(PHASE_DOWN), counter(PHASE_QKV),
                     true};
@@ -36,8 +37,12 @@ static void fill_phases(const DecoderShape *s, const Decoder *d, DecodeArguments
     p[PHASE_OUT] = {a->q_dim,           hidden, d->attended, d->middle, counter(PHASE_ATTEND),
                     counter(PHASE_OUT), false};
     if (e->n > 0)
-        p[PHASE_ROUTE] = {hidden,    e->n * route_parts(s), d->middle,
-                          d->routed, counter(PHASE_OUT),    counter(PHASE_ROUTE),
+        p[PHASE_ROUTE] = {hidden,
+                          (e->n + a->shared_routed) * route_parts(s),
+                          d->middle,
+                          d->routed,
+                          counter(PHASE_OUT),
+                          counter(PHASE_ROUTE),
                           true};
     p[PHASE_GATE_UP] = {hidden, pairs, d->middle, d->gated, counter(PHASE_OUT), counter(PHASE_GATE_UP), true};
     p[PHASE_DOWN] = {pairs, hidden, d->gated, d->x, counter(PHASE_GATE_UP), counter(PHASE_DOWN), false};
@@ -45,9 +50,9 @@ static void fill_phases(const DecoderShape *s, const Decoder *d, DecodeArguments
     for (int i = 0; i < PHASE_END; i++) p[i].pieces = 1, p[i].pitch = p[i].cols;
     if (e->n > 0) {
         p[PHASE_GATE_UP].from = NULL, p[PHASE_GATE_UP].awaited = NULL; // its input is the router's
-        p[PHASE_DOWN].pieces = e->n_active, p[PHASE_DOWN].cols = e->size;
+        p[PHASE_DOWN].pieces = n_taken, p[PHASE_DOWN].cols = e->size;
         p[PHASE_DOWN].pitch = round_up(e->size, PIECE_PITCH);
-        a->experts = *e, a->route_parts = route_parts(s);
+        a->experts = *e, a->n_taken = n_taken, a->route_parts = route_parts(s);
         while (a->choice_shift < 3 && round_up(e->n, 4) << (a->choice_shift + 1) <= MOST_ROUTED)
             a->choice_shift++;
         a->size_factor = (unsigned)((((uint64_t)1 << 32) + (unsigned)e->size - 1) / (unsigned)e->size);
@@ -129,6 +134,7 @@ bool arguments_fill(const CudaBackend *cuda, const DecodeStep *t, DecodeArgument
     a->norm = t->head->norm.weight;
     a->logits = t->gather ? (float *)t->gather->part : t->logits, a->counts = cuda->counts;
     a->layers = d->table, a->scales = d->scales;
+    a->shared_routed = s->experts.n > 0 && t->layers[0]->shared_routed;
     fill_phases(s, d, a);
     a->round = d->round, a->head_round = d->head_round;
     a->threads = decode_block(cuda->device.code).threads();

@@ -5,8 +5,15 @@
 #include "kernels/cuda/decode/exchange.cuh"
 #include "kernels/cuda/experts/choose.cuh"
 
-// One warp, from the sums of the parts of logits [n, parts] in shared memory; behind them room for 2·n floats. Apart from
-// the rest, whose registers it would take.
+// The shared expert, which lies behind all others, as the last of those that are taken. By one thread.
+__device__ __forceinline__ void take_shared(const DecodeArguments &a, float logit, ChosenExperts &to) {
+    const Experts &e = a.experts;
+    to.ids[e.n_active] = e.n, to.ahead[e.n_active] = (e.n - e.n_active) * e.size;
+    to.weights[e.n_active] = a.shared_routed ? 1 / (1 + __expf(-logit)) : 1;
+}
+
+// One warp, from the parts of logits [rows of the router, parts] in shared memory; behind them room for 2·n floats. Apart
+// from the rest, whose registers it would take.
 template <int PER>
 __device__ __noinline__ void choose_of_parts(const DecodeArguments &a, const float *choice_bias,
                                              float *logits, ChosenExperts &to) {
@@ -21,7 +28,13 @@ __device__ __noinline__ void choose_of_parts(const DecodeArguments &a, const flo
         for (int p = 0; i < e.n && p < a.route_parts; p++) scores[k] += logits[i * a.route_parts + p];
     }
     __syncwarp();
-    const ExpertChoice choice = choose_of<PER>(e, choice_bias, scores, logits + e.n * a.route_parts);
+    const ExpertChoice choice = choose_of<PER>(e, choice_bias, scores, logits + a.phases[PHASE_ROUTE].units);
+    if (lane == e.n_active && a.n_taken > e.n_active) {
+        float logit = 0;
+#pragma unroll 1
+        for (int p = 0; a.shared_routed && p < a.route_parts; p++) logit += logits[e.n * a.route_parts + p];
+        take_shared(a, logit, to);
+    }
     if (lane >= e.n_active) return;
     to.ids[lane] = choice.id;
     to.ahead[lane] = (choice.id - lane) * e.size;
@@ -77,6 +90,7 @@ __device__ __forceinline__ void choose_by_rank(const DecodeArguments &a, float l
             for (int i = mine & ~3; i < mine; i++) better += keys[i] == key;
     }
     for (int o = 1; o < each; o *= 2) better += __shfl_xor_sync(~0u, better, o);
+    if (part == 0 && mine == e.n && a.n_taken > e.n_active) take_shared(a, logit, to);
     if (part == 0 && mine < e.n && better < e.n_active) {
         to.ids[better] = mine, to.ahead[better] = (mine - better) * e.size;
         to.weights[better] = logit;
@@ -102,7 +116,8 @@ __device__ __forceinline__ void choose_experts(const DecodeArguments &a, const D
     if (chooses_by_rank(a.experts, l.choice_bias)) {
         const int mine = (int)threadIdx.x >> a.choice_shift;
         float logit = 0;
-        if (mine < a.experts.n) logit = receive_sum(p.to + mine * a.route_parts, a.route_parts, round);
+        if (mine < a.experts.n + a.shared_routed)
+            logit = receive_sum(p.to + mine * a.route_parts, a.route_parts, round);
         choose_by_rank(a, logit, (uint32_t *)logits, chosen, barrier);
         return sync_warps();
     }

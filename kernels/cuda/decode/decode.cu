@@ -39,7 +39,7 @@ static size_t lay_out(const DecoderShape *s, Decoder *d, char *base) {
     d->attended = (uint32_t *)take(gives * 4);
     d->middle = (uint32_t *)take((size_t)s->hidden_size * 2 * 4); // see DecodeArguments.halved
     d->gated = (uint32_t *)take((size_t)decoder_ffn_width(s) * 4);
-    d->routed = (uint32_t *)take((size_t)s->experts.n * (size_t)route_parts(s) * 4);
+    d->routed = (uint32_t *)take((size_t)(s->experts.n + 1) * (size_t)route_parts(s) * 4);
     d->x = (uint32_t *)take((size_t)s->hidden_size * 2 * 4);
     d->parts = (uint32_t *)take(d->parts_bytes);
     d->weights = (unsigned long long *)take((size_t)d->max_splits * s->n_heads * 8);
@@ -120,12 +120,28 @@ static bool is_w8(const Layer *layer) {
 }
 
 // Whether there is code for layers of experts: so many that a lane's scores fit in registers, all of them behind the
-// router; scores that are softmaxes or sigmoids, weights of what experts give; heads of up to 128 elements.
+// router; scores that are softmaxes or sigmoids, weights of what experts give; heads of up to 128 elements, or where
+// layers recur.
 static bool experts_decodable(const DecoderShape *s) {
     const Experts *e = &s->experts;
-    const int64_t units = (int64_t)e->n_active * e->size;
-    return s->head_dim <= 128 && e->n <= MOST_ROUTED && e->shared_size == 0 &&
-           e->score != ROUTER_SPARSEMIXER && !e->scales_input && units * e->size < (int64_t)1 << 32;
+    const int64_t units = (int64_t)(e->n_active + 1) * e->size;
+    return (s->head_dim <= 128 || s->delta.n_value_heads > 0) && e->n <= MOST_ROUTED &&
+           e->n_active < EXPERTS_MOST_ACTIVE && e->score != ROUTER_SPARSEMIXER && !e->scales_input &&
+           units * e->size < (int64_t)1 << 32;
+}
+
+// Whether `more` lies behind a matrix of experts as another expert's `rows` rows.
+static bool lies_behind(const Linear *experts, const Linear *more, int rows) {
+    const Weight *w = &experts->part[0], *v = &more->part[0];
+    return v->data == w->data + w->rows * w->row_bytes && v->format == w->format && v->cols == w->cols &&
+           v->rows == rows;
+}
+
+// Whether a layer has no shared expert, or one that is one more of its experts.
+static bool shared_decodable(const DecoderShape *s, const Layer *layer) {
+    if (s->experts.shared_size == 0) return true;
+    return lies_behind(&layer->gate_up, &layer->shared_gate_up, 2 * s->experts.size) &&
+           lies_behind(&layer->down, &layer->shared_down, s->hidden_size) && !layer->b_down && !layer->b_gate;
 }
 
 static bool layer_reorders(const Layer *layer) {
@@ -134,15 +150,15 @@ static bool layer_reorders(const Layer *layer) {
 }
 
 // Whether there is code for such a layer: a gated feed-forward part, no biases but attention's and those of experts,
-// inputs in their order, norms of heads, gates behind attention where layers recur; experts in all layers or in none, and
-// then no state; behind a part a norm of what fits in registers, and then neither W8 nor experts.
+// inputs in their order, norms of heads, gates behind attention where layers recur; experts in all layers or in none;
+// behind a part a norm of what fits in registers, and then neither W8 nor experts.
 static bool layer_decodable(const DecoderShape *s, const Layer *layer, bool whole_head) {
     const bool post = layer->attn_post_norm.weight || layer->ffn_post_norm.weight;
     const bool gates = layer->attn_gate.rows > 0 && s->delta.n_value_heads == 0;
     if (!layer->gated || layer->row_norms || layer->v_norm || gates || layer->x_scale != 1 ||
         (layer->router != NULL) != (s->experts.n > 0))
         return false;
-    if (layer->router) return experts_decodable(s) && !post && s->delta.n_value_heads == 0;
+    if (layer->router) return experts_decodable(s) && shared_decodable(s, layer) && !post;
     if (layer->b_gate || layer->b_up || layer->b_down || layer_reorders(layer)) return false;
     if (post && s->delta.n_value_heads > 0) return false;
     return !post || (s->hidden_size <= ADDED_MOST && !is_w8(layer) && !whole_head);

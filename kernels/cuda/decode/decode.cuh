@@ -254,6 +254,8 @@ struct DecodeArguments {
     float *logits;
     DeviceCounts *counts;
     Experts experts;      // n 0: all layers are dense; else none is
+    int n_taken;          // experts that a token takes: those chosen, and behind them perhaps the shared one
+    bool shared_routed;   // whose row is behind the others' of the router; else its weight is 1
     int route_parts;      // of a router's row, a chunk each: a unit of its phase is a part of a row
     int choice_shift;     // log2 of the lanes that an expert has in choose_by_rank()
     unsigned size_factor; // u / experts.size = u·size_factor >> 32, of the chosen ones' units u

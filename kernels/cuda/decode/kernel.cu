@@ -21,6 +21,7 @@
 // INSTANCES: DECODE_F16,8,1,false,DECODE_ALL,true DECODE_F16,8,2,false,DECODE_ALL,true DECODE_F16,8,4,false,DECODE_ALL,true DECODE_F16,32,2,false,DECODE_ALL,true
 // INSTANCES: DECODE_F16,8,1,false,DECODE_FEW_RATES,true DECODE_F16,8,2,false,DECODE_FEW_RATES,true DECODE_F16,8,4,false,DECODE_FEW_RATES,true DECODE_F16,32,2,false,DECODE_FEW_RATES,true
 // INSTANCES: DECODE_F16,8,1,false,DECODE_FOUR_RATES,true DECODE_F16,8,2,false,DECODE_FOUR_RATES,true DECODE_F16,8,4,false,DECODE_FOUR_RATES,true DECODE_F16,32,2,false,DECODE_FOUR_RATES,true
+// INSTANCES: DECODE_F16,32,2,true,DECODE_ALL,true DECODE_F16,32,2,true,DECODE_FEW_RATES,true DECODE_F16,32,2,true,DECODE_FOUR_RATES,true
 #include "kernels/cuda/decode/kernel.cuh"
 
 template cudaError_t decode_launch<INSTANCE>(const DecodeArguments *a, int n_blocks, cudaStream_t stream);

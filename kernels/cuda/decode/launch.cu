@@ -45,7 +45,10 @@ static const KernelOf *plain_kernel(DecodeFormats formats, int lanes, int heads)
 }
 
 // For gates and layers that recur.
-template <DecodeFormats FORMATS> static const KernelOf *kernel_for_states(int lanes, int heads) {
+template <DecodeFormats FORMATS>
+static const KernelOf *kernel_for_states(bool experts, int lanes, int heads) {
+    static const KernelOf OF_EXPERTS = {32, 2, decode_launch<DECODE_F16, 32, 2, true, FORMATS, true>};
+    if (experts) return lanes == OF_EXPERTS.lanes && heads == OF_EXPERTS.heads ? &OF_EXPERTS : NULL;
     static const KernelOf KERNELS[] = {{8, 1, decode_launch<DECODE_F16, 8, 1, false, FORMATS, true>},
                                        {8, 2, decode_launch<DECODE_F16, 8, 2, false, FORMATS, true>},
                                        {8, 4, decode_launch<DECODE_F16, 8, 4, false, FORMATS, true>},
@@ -55,16 +58,18 @@ template <DecodeFormats FORMATS> static const KernelOf *kernel_for_states(int la
     return NULL;
 }
 
-static const KernelOf *states_kernel(DecodeCacheKind kind, DecodeFormats formats, int lanes, int heads) {
-    const KernelOf *few = formats == DECODE_FEW_RATES    ? kernel_for_states<DECODE_FEW_RATES>(lanes, heads)
-                          : formats == DECODE_FOUR_RATES ? kernel_for_states<DECODE_FOUR_RATES>(lanes, heads)
-                                                         : NULL;
-    return kind == DECODE_F16 ? built_of(few, kernel_for_states<DECODE_ALL>(lanes, heads)) : NULL;
+static const KernelOf *states_kernel(DecodeCacheKind kind, bool experts, DecodeFormats formats, int lanes,
+                                     int heads) {
+    const KernelOf *few =
+        formats == DECODE_FEW_RATES    ? kernel_for_states<DECODE_FEW_RATES>(experts, lanes, heads)
+        : formats == DECODE_FOUR_RATES ? kernel_for_states<DECODE_FOUR_RATES>(experts, lanes, heads)
+                                       : NULL;
+    return kind == DECODE_F16 ? built_of(few, kernel_for_states<DECODE_ALL>(experts, lanes, heads)) : NULL;
 }
 
 static const KernelOf *kernel_of(DecodeCacheKind kind, bool experts, bool recurs, DecodeFormats formats,
                                  int lanes, int heads) {
-    return recurs                ? states_kernel(kind, formats, lanes, heads)
+    return recurs                ? states_kernel(kind, experts, formats, lanes, heads)
            : experts             ? experts_kernel(formats, lanes, heads)
            : kind == DECODE_INT8 ? kernel_for<DECODE_INT8, false, DECODE_ALL>(lanes, heads)
            : kind == DECODE_INT4 ? kernel_for<DECODE_INT4, false, DECODE_ALL>(lanes, heads)
@@ -80,7 +85,8 @@ bool decode_built(DecodeCacheKind kind, const DecoderShape *s, int n_slots) {
 
 bool decode_has_states(const DecodeArguments *a) {
     const int lanes = dispatch_decode_lanes(a->head_dim);
-    return states_kernel(a->kind, DECODE_ALL, lanes, dispatch_decode_heads(a->group, lanes, a->n_slots));
+    return states_kernel(a->kind, a->experts.n > 0, DECODE_ALL, lanes,
+                         dispatch_decode_heads(a->group, lanes, a->n_slots));
 }
 
 cudaError_t decode_launch(const DecodeArguments *a, int n_blocks, cudaStream_t stream) {

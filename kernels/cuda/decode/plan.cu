@@ -95,8 +95,9 @@ static bool lay_out_shared(const CudaBackend *cuda, DecodeArguments *a, const De
     s->masks = take(a->n_windows * (a->split_slots / chunk + 1) * 4);
     s->pages = take(((a->split_slots >> a->page_shift) + 2) * 4);
     s->barriers = take(warps * DECODE_MAX_STAGES * 16 + 16); // behind them: experts are chosen, place_of()
-    s->chosen =
-        take(a->experts.n > 0 ? (int)sizeof(ChosenExperts) + (2 + a->route_parts) * a->experts.n * 4 : 0);
+    s->chosen = take(a->experts.n > 0
+                         ? (int)sizeof(ChosenExperts) + (2 * a->experts.n + a->phases[PHASE_ROUTE].units) * 4
+                         : 0);
     const InputForms forms = forms_of(a, layers);
     int cols = forms.quant_cols;
     s->input = take(round_up(forms.float_cols, 256) * 4);

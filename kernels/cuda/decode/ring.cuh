@@ -193,6 +193,16 @@ template <class Cache, bool EXPERTS, bool RECURS> struct Filler {
     __device__ void prefetch_next_layer() {
         if (ahead > layer || layer + 1 >= a.n_layers) return;
         const DecodeLayer &l = layers[ahead = layer + 1];
+        if (RECURS) {
+            const DecodeGated &g = gated[ahead];
+            for (int u = first_unit(), at = 0; u < g.units(); u += stride()) {
+                while (u >= g.ends[at]) at++;
+                const DecodeMatrix &m = g.parts[at];
+                const int r = u - (at ? g.ends[at - 1] : 0);
+                prefetch_bulk(m.data + (int64_t)r * m.row_bytes, (uint32_t)m.row_bytes);
+            }
+            return;
+        }
         const DecodeMatrix *m = &l.rows[PHASE_QKV];
         for (int u = first_unit(); u < a.phases[PHASE_QKV].units; u += stride()) {
             int r = u;

@@ -71,18 +71,19 @@ __device__ inline void gemv_group(int n, const DecodePhaseShape &p, int cols, co
     typename DotOf<FORMAT>::Sum sums[ROWS_AT_ONCE] = {};
     int first = 0;
     if constexpr (EXPERTS) {
-        constexpr bool TWOS = FORMATS == DECODE_FEW,
+        constexpr bool TWOS = FORMATS == DECODE_FEW || FORMATS == DECODE_FEW_RATES,
                        TWO_BYTES = FORMAT == FORMAT_F16 || FORMAT == FORMAT_BF16;
-        const int end = p.pieces * p.pitch;
+        // Of a layer that recurs out has columns of its own.
+        const int end = p.pieces > 1 ? p.pieces * p.pitch : cols;
 #pragma unroll 1
-        for (int left = p.cols; first < end;) {
+        for (int left = cols; first < end;) {
             const int elements = min(FULL, left);
             if (TWOS && TWO_BYTES && elements <= FULL * 3 / 4)
                 gemv_chunks<FORMAT, false, EXPERTS, TWOS, true>(n, first, elements, x, ring, sums);
             else
                 gemv_chunks<FORMAT, false, EXPERTS, TWOS>(n, first, elements, x, ring, sums);
             first += elements, left -= elements;
-            if (left == 0) first += p.pitch - p.cols, left = p.cols;
+            if (left == 0) first += p.pitch - p.cols, left = cols;
         }
     } else if constexpr (has_whole_chunks(FORMAT, FORMATS)) {
 #pragma unroll 1

@@ -134,16 +134,19 @@ static void lay_out_layer(const DecoderShape *s, const LayerWeights *h, Layer *l
     const int64_t n = experts_of(s, h), wide = width_of(s, h);
     layer->gated = h->w_gate.data != NULL;
     layer->gate_up = lay_out_gate_up(&h->w_gate, &h->w_up, n * wide, a);
+    // The shared expert lies behind the others: one more of them, where it is as they are.
+    if (h->router.data && h->shared_up.data)
+        layer->shared_gate_up = lay_out_gate_up(&h->shared_gate, &h->shared_up, s->experts.shared_size, a);
     layer->down = Linear{{a->weight(&h->w_down, n * hidden)}, 1, (int)(n * hidden), (int)wide};
+    if (h->router.data && h->shared_up.data)
+        layer->shared_down =
+            Linear{{a->weight(&h->shared_down, hidden)}, 1, (int)hidden, s->experts.shared_size};
     layer->token_gate = a->linear(&h->token_gate), layer->token_up = a->linear(&h->token_up);
     layer->gate_up.input_scale = input_scale(&h->w_gate, &h->w_up, &h->w_up);
     layer->down.input_scale = h->w_down.input_scale;
     if (!h->router.data) return;
     layer->shared_routed = h->shared_router.data != NULL;
     layer->router = (float *)a->take((size_t)((n + (layer->shared_routed ? 1 : 0)) * hidden) * 4);
-    if (!h->shared_up.data) return;
-    layer->shared_gate_up = lay_out_gate_up(&h->shared_gate, &h->shared_up, s->experts.shared_size, a);
-    layer->shared_down = Linear{{a->weight(&h->shared_down, hidden)}, 1, (int)hidden, s->experts.shared_size};
 }
 
 static Status upload_gate_up(CudaBackend *cuda, const Matrix *gate, const Matrix *up, const Weight *to,

@@ -474,6 +474,16 @@ static const DeltaCase CASES[] = {
     {{"delta: w8, rates in f16, last", DTYPE_W8, 256, 4, 2, 64, 320, 301, MODEL, .recurs = 2, .kv = DTYPE_F16,
       .rate_type = DTYPE_F16},
      {3, 6, 64, 64, 4, true, false, 3e-3f, 0, 0}},
+    {{"delta: bf16, experts, attending heads of 256", DTYPE_BF16, 512, 4, 1, 256, 96, 301, MODEL, .recurs = 1,
+      .kv = DTYPE_F16, .n_experts = 12, .n_active = 3, .router = 1, .shared = 96, .routed = true},
+     {2, 4, 128, 128, 4, true, false, 3e-3f, 0, 0}},
+    {{"delta: q4_0, experts, attending heads of 256, last", DTYPE_Q4_0, 512, 4, 2, 256, 160, 301, MODEL,
+      .recurs = 2, .kv = DTYPE_F16, .n_experts = 40, .n_active = 8, .router = 1, .rate_type = DTYPE_F16},
+     {2, 8, 64, 128, 4, false, false, 3e-3f, 0, 0}},
+    {{"delta: q4_k and q6_k, 256 experts, attending heads of 256", DTYPE_Q4_K, 512, 16, 2, 256, 256, 301,
+      MODEL, .recurs = 1, .kv = DTYPE_F16, .v_type = DTYPE_Q6_K, .down_type = DTYPE_Q6_K, .n_experts = 256,
+      .n_active = 8, .router = 1, .shared = 256, .routed = true, .float_rates = true},
+     {4, 8, 128, 128, 4, false, false, 3e-3f, 0, 0}},
 };
 
 void test_delta(const Ops *cuda, const char *only) {

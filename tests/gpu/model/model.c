@@ -183,8 +183,8 @@ static void fill_experts(TestModel *model, const Case *c, LayerWeights *l, uint6
     if (!c->shared) return;
     if (!c->no_gate) l->shared_gate = fill(model, c->type, c->shared, c->hidden, (Spread){2 * in, 0}, state);
     l->shared_up = fill(model, c->type, c->shared, c->hidden, (Spread){in, 0}, state);
-    l->shared_down =
-        fill(model, c->type, c->hidden, c->shared, (Spread){1 / sqrtf((float)c->shared), 0}, state);
+    l->shared_down = fill(model, c->down_type ? c->down_type : c->type, c->hidden, c->shared,
+                          (Spread){1 / sqrtf((float)c->shared), 0}, state);
     if (c->routed) l->shared_router = fill(model, DTYPE_F32, 1, c->hidden, (Spread){in, 0}, state);
 }
 
