@@ -55,7 +55,7 @@ static Status pass_layer(const Pass *p, int l, Error *error) {
     if (!s && feeds && p->tap && p->tap->take_ffn)
         s = p->tap->take_ffn(p->tap->context, l, at->g, p->n_tokens, error);
     if (!s && feeds) s = done(p, PROFILE_DOWN, ops->down(b, layer, at->g, at->x, error), error);
-    return s ? error_prefix(error, "layer %d: ", l) : STATUS_OK;
+    return s ? error_prefix(error, "layer %d: ", layer_of_files(p->shape, l)) : STATUS_OK;
 }
 
 Status forward_pass(const Pass *p, Error *error) {

@@ -88,7 +88,9 @@ static Status note_layer(void *context, int layer, const void *g, int n_tokens, 
     memset(m->most, 0, (size_t)n * sizeof *m->most);
     for (int64_t i = 0; i < n * n_tokens; i++) m->most[i % n] = fmaxf(m->most[i % n], fabsf(m->g[i]));
     m->model->smoothing[layer] = scales_of(down, m->most, m->g, &status);
-    return status ? error_set(error, status, "no memory to smooth layer %d", layer) : STATUS_OK;
+    return status ? error_set(error, status, "no memory to smooth layer %d",
+                              layer_of_files(&m->model->shape, layer))
+                  : STATUS_OK;
 }
 
 // As the files have the weights, by reference.

@@ -371,6 +371,13 @@ static inline bool layer_has_beside(const DecoderShape *s, int l) {
     return s->heads_of_layers && l + 1 < s->n_layers && s->heads_of_layers[l + 1].beside;
 }
 
+// The number that layer l has in the model's files, for messages: one beside another is of the same layer there.
+static inline int layer_of_files(const DecoderShape *s, int l) {
+    int n = l;
+    for (int i = 0; s->heads_of_layers && i <= l; i++) n -= s->heads_of_layers[i].beside;
+    return n;
+}
+
 // Elements of g that a token takes: in a layer of experts a row for each that it chose, and the shared one's; of a layer beside
 // another one also what attend() makes.
 static inline int64_t decoder_ffn_width(const DecoderShape *s) {

@@ -179,7 +179,8 @@ static Status load_layer(Loading *l, int index, Error *error) {
     for (int i = 0; i < CONVERSION_MATRICES && !status; i++)
         if (!converted[i]) read_in(l, &held[i]);
     drop(l);
-    if (status && status != STATUS_INTERRUPTED) error_prefix(error, "layer %d: ", index);
+    if (status && status != STATUS_INTERRUPTED)
+        error_prefix(error, "layer %d: ", layer_of_files(&model->shape, index));
     return status;
 }
 

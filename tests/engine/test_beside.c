@@ -72,6 +72,7 @@ static void a_layer_of_files_is_two(void **state) {
             const bool first = l % 2 == 0;
             assert_true(heads.recurs == first && heads.no_ffn == first && heads.beside == !first);
             assert_int_equal(layer_has_beside(s, l), first);
+            assert_int_equal(layer_of_files(s, l), l / 2);
             assert_int_equal(s->rope.of_layers[l], first ? -1 : 0);
             assert_int_equal(w->skip.data != NULL, first);
             assert_int_equal(w->state_norm.data != NULL, first && CASES[i].normed);
@@ -124,7 +125,7 @@ static void a_gguf_file_that_cannot_be_is_refused(void **state) {
     static const GgufRefusal CASES[] = {
         {"falcon-h1.ssm.inner_size", 0, 0, "falcon-h1.ssm.inner_size is missing"},
         {"falcon-h1.ssm.time_step_rank", GGUF_VALUE, 3, "falcon-h1.ssm.inner_size is 80, for 3 heads"},
-        {"blk.1.ssm_a", 0, 0, "tensor ssm_a is missing"},
+        {"blk.1.ssm_a", 0, 0, "layer 1: tensor ssm_a is missing"},
         {"blk.1.ssm_in.weight", 0, 0, "tensor blk.1.ssm_in.weight is missing"},
         {"blk.1.attn_q.weight", 0, 0, "tensor blk.1.attn_q.weight is missing"},
         {"blk.1.attn_norm.weight", 0, 0, "tensor blk.1.attn_norm.weight is missing"},

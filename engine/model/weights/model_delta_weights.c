@@ -52,7 +52,7 @@ static Status hold(Model *model, int layer, size_t bytes, char **memory, Error *
     if (!*memory || !model->gathered) {
         free(*memory);
         return error_set(error, STATUS_MEMORY, "%s: no memory to put rows of layer %d in order",
-                         checkpoint_path(model->checkpoint), layer);
+                         checkpoint_path(model->checkpoint), layer_of_files(&model->shape, layer));
     }
     model->gathered[layer] = *memory;
     return STATUS_OK;
@@ -64,7 +64,7 @@ static Status refuse_order(const Model *model, const Matrix *m, const char *what
     return error_set(error, STATUS_UNSUPPORTED,
                      "%s: layer %d: the %s weights are quantised in an order of their own (act-order), which "
                      "palaver cannot run beside a gate",
-                     checkpoint_path(model->checkpoint), layer, what);
+                     checkpoint_path(model->checkpoint), layer_of_files(&model->shape, layer), what);
 }
 
 Status model_split_gates(Model *model, int layer, Error *error) {
@@ -189,7 +189,8 @@ static Status take_numbers(const DeltaReader *r, Module module, Matrix *to, Erro
     if (!tensor)
         return error_set(error, STATUS_FILE,
                          "%s: layer %d: tensor %s is missing: the model is incomplete, or no %s model",
-                         checkpoint_path(r->model->checkpoint), r->layer, name, r->model->architecture);
+                         checkpoint_path(r->model->checkpoint), layer_of_files(&r->model->shape, r->layer),
+                         name, r->model->architecture);
     return model_take_vector(r->model, r->source, tensor, r->rule->n_value_heads, to, error);
 }
 
@@ -205,8 +206,9 @@ static Status take_rates(const DeltaReader *r, float *rates, Error *error) {
         rates[i] = r->source->config ? expf(told) : -told;
         if (!(rates[i] >= 0) || !isfinite(rates[i]))
             return error_set(error, STATUS_FILE, "%s: layer %d: %s[%d] is %g, by which no state decays",
-                             checkpoint_path(r->model->checkpoint), r->layer,
-                             whole_name(r, MODULE_DELTA_RATES), i, (double)told);
+                             checkpoint_path(r->model->checkpoint),
+                             layer_of_files(&r->model->shape, r->layer), whole_name(r, MODULE_DELTA_RATES), i,
+                             (double)told);
     }
     r->to->decay_rate = (Matrix){.type = DTYPE_F32, .rows = 1, .cols = n, .data = rates};
     return STATUS_OK;

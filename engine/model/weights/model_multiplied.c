@@ -56,7 +56,7 @@ Status model_multiply_layer(Model *model, int layer, Error *error) {
     if (!model->multiplied || !memory) {
         free(memory);
         return error_set(error, STATUS_MEMORY, "%s: no memory to multiply weights of layer %d",
-                         checkpoint_path(model->checkpoint), layer);
+                         checkpoint_path(model->checkpoint), layer_of_files(s, layer));
     }
     model->multiplied[layer] = memory;
     Status status = STATUS_OK;

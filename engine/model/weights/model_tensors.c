@@ -20,7 +20,8 @@ static void prefix_of(const ParamSource *source, Module module, Naming naming, c
              naming == NAMED_WITHIN && module != MODULE_OUTPUT ? "language_model." : "");
 }
 
-static int layer_of_files(const Architecture *a, int layer) {
+// As layer_of_files(), before it is known which layers are beside others.
+static int layer_in_names(const Architecture *a, int layer) {
     return a->paired ? layer / 2 : layer;
 }
 
@@ -35,9 +36,9 @@ static void tensor_name(const ParamSource *source, Module module, int layer, con
     if (module == MODULE_OUTPUT && !is_gguf && naming != NAMED_USUAL)
         stem = "lm_head"; // as transformers renames GPT-NeoX's
     if (!is_gguf) prefix_of(source, module, naming, prefix);
-    if (layer >= 0 && is_gguf) snprintf(place, sizeof place, "blk.%d.", layer_of_files(a, layer));
+    if (layer >= 0 && is_gguf) snprintf(place, sizeof place, "blk.%d.", layer_in_names(a, layer));
     // NOLINTNEXTLINE(clang-diagnostic-format-nonliteral): the table's own "layers.%d."
-    if (layer >= 0 && !is_gguf) snprintf(place, sizeof place, a->layer, layer_of_files(a, layer));
+    if (layer >= 0 && !is_gguf) snprintf(place, sizeof place, a->layer, layer_in_names(a, layer));
     snprintf(name, NAME_SIZE, "%.40s%s%s.%s", prefix, place, stem, kind);
 }
 
@@ -70,11 +71,11 @@ const CheckpointTensor *model_find_of_layer(const ParamSource *source, int layer
     const CheckpointTensor *found = NULL;
     char name[2 * NAME_SIZE], place[64];
     if (!source->config) {
-        snprintf(name, sizeof name, "blk.%d.%.100s%.32s", layer_of_files(a, layer), stem, end);
+        snprintf(name, sizeof name, "blk.%d.%.100s%.32s", layer_in_names(a, layer), stem, end);
         return checkpoint_find(source->checkpoint, name);
     }
     // NOLINTNEXTLINE(clang-diagnostic-format-nonliteral): the table's own "layers.%d."
-    snprintf(place, sizeof place, a->layer, layer_of_files(a, layer));
+    snprintf(place, sizeof place, a->layer, layer_in_names(a, layer));
     for (int i = 0; i < (source->whole ? N_NAMINGS : NAMED_AS_PART) && !found; i++) {
         snprintf(name, sizeof name, "%s%s%s%s%.100s%.32s", i == NAMED_BARE ? "" : AROUND[i][0],
                  i == NAMED_BARE ? "" : a->base, i == NAMED_BARE ? "" : AROUND[i][1], place, stem, end);
