@@ -105,7 +105,7 @@ $(BUILD)/under-qemu/nccl: $(NCCL_STUBS)
 # What AVX-512 does, on an emulated processor that has it, without sanitizers. Not what else test_activations has: Bochs
 # 2.7 rounds 2^-25 up, which as a half is even at 0.
 AVX512_TESTS := $(addprefix kernels/cpu/,test_activations test_w8_products test_float_products test_attend_bases test_attend \
-    test_fixed_products) engine/test_fixed engine/test_parley
+    test_fixed_products) engine/weights/test_fixed engine/test_parley
 .PHONY: test-avx512 check-avx512
 test-avx512: deps ## run the tests of AVX-512 under Bochs (half an hour)
 	$(AGAIN) $(JOBS) check-avx512 NVCC= BUILD=$(BUILD)/avx512 SANITIZE=-O2

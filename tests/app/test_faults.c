@@ -5,8 +5,8 @@
 // and from where; then some 100 runs of each talk have a fault each. FAULTS=sites makes every place fail once,
 // FAULTS=all every call.
 #include "app/record/transcript.h"
-#include "tests/support/batch.h"
-#include "tests/support/faults.h"
+#include "tests/support/runs/batch.h"
+#include "tests/support/runs/faults.h"
 #include "tests/support/files.h"
 #include "tests/support/program.h"
 #include "tests/support/test.h"

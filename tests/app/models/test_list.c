@@ -1,6 +1,6 @@
 // palaver list and use, and what completes names of models: what a person sees of the stores.
 #include "tests/support/program.h"
-#include "tests/support/stores.h"
+#include "tests/support/stores/stores.h"
 #include "tests/support/terminal/pty.h"
 #include "tests/support/test.h"
 

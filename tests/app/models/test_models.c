@@ -1,6 +1,6 @@
 // Models by name: what is found in the stores of other programs, which of it a name means, and which is the default.
 #include "tests/support/program.h"
-#include "tests/support/stores.h"
+#include "tests/support/stores/stores.h"
 #include "tests/support/test.h"
 #include "app/models/models.h"
 #include "kernels/base/path.h"

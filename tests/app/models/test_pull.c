@@ -1,7 +1,7 @@
-// palaver pull against a hub on loopback (tests/support/hub.py): what comes is whole, lies where other programs look
+// palaver pull against a hub on loopback (tests/support/stores/hub.py): what comes is whole, lies where other programs look
 // for it, goes on after kill -9, and whatever a server does wrong is one line.
 #include "tests/support/files.h"
-#include "tests/support/hub.h"
+#include "tests/support/stores/hub.h"
 #include "tests/support/model/prompt.h"
 #include "tests/support/program.h"
 #include "tests/support/test.h"

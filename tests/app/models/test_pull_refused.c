@@ -1,5 +1,5 @@
 // palaver pull and what a hub, or the way to it, does wrong: one line, and nothing that is taken for a model.
-#include "tests/support/hub.h"
+#include "tests/support/stores/hub.h"
 #include "tests/support/program.h"
 #include "tests/support/test.h"
 #include "app/models/hub.h"

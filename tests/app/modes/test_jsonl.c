@@ -1,5 +1,5 @@
 // `palaver --jsonl`, as a shell has it: many lines, their order, and every way in which it can be cut short.
-#include "tests/support/answers.h"
+#include "tests/support/runs/answers.h"
 #include "tests/support/model/prompt.h"
 #include "tests/support/test.h"
 

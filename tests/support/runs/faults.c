@@ -1,4 +1,4 @@
-#include "tests/support/faults.h"
+#include "tests/support/runs/faults.h"
 
 #include "tests/support/test.h"
 

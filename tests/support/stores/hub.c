@@ -1,4 +1,4 @@
-#include "tests/support/hub.h"
+#include "tests/support/stores/hub.h"
 
 #include "tests/support/files.h"
 #include "tests/support/program.h"
@@ -24,7 +24,7 @@ static void start(Hub *hub) {
     snprintf(log, sizeof log, "%s", hub_path(hub, "log"));
     if (!(hub->pid = fork())) {
         dup2(in[0], 0), dup2(out[1], 1);
-        execlp("python3", "python3", "tests/support/hub.py", log, "tests/golden", (char *)NULL);
+        execlp("python3", "python3", "tests/support/stores/hub.py", log, "tests/golden", (char *)NULL);
         _exit(127);
     }
     close(in[0]), close(out[1]);

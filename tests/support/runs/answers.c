@@ -1,4 +1,4 @@
-#include "tests/support/answers.h"
+#include "tests/support/runs/answers.h"
 
 #include "tests/support/test.h"
 

@@ -1,4 +1,4 @@
-#include "tests/support/batch.h"
+#include "tests/support/runs/batch.h"
 
 #include "tests/support/patience.h"
 #include "tests/support/program.h"
