@@ -137,11 +137,10 @@ static bool lies_behind(const Linear *experts, const Linear *more, int rows) {
            v->rows == rows;
 }
 
-// Whether a layer has no shared expert, or one that is one more of its experts, weighed as the first layer's.
-static bool shared_decodable(const DecoderShape *s, const Layer *layer, const Layer *first) {
-    if (s->experts.shared_size == 0) return !layer->shared_routed;
-    return layer->shared_routed == first->shared_routed &&
-           lies_behind(&layer->gate_up, &layer->shared_gate_up, 2 * s->experts.size) &&
+// Whether a layer has no shared expert, or one that is one more of its experts.
+static bool shared_decodable(const DecoderShape *s, const Layer *layer) {
+    if (s->experts.shared_size == 0) return true;
+    return lies_behind(&layer->gate_up, &layer->shared_gate_up, 2 * s->experts.size) &&
            lies_behind(&layer->down, &layer->shared_down, s->hidden_size) && !layer->b_down && !layer->b_gate;
 }
 
@@ -153,13 +152,13 @@ static bool layer_reorders(const Layer *layer) {
 // Whether there is code for such a layer: a gated feed-forward part, no biases but attention's and those of experts,
 // inputs in their order, norms of heads, gates behind attention where layers recur; experts in all layers or in none;
 // behind a part a norm of what fits in registers, and then neither W8 nor experts.
-static bool layer_decodable(const DecoderShape *s, const Layer *layer, const Layer *first, bool whole_head) {
+static bool layer_decodable(const DecoderShape *s, const Layer *layer, bool whole_head) {
     const bool post = layer->attn_post_norm.weight || layer->ffn_post_norm.weight;
     const bool gates = layer->attn_gate.rows > 0 && s->delta.n_value_heads == 0;
     if (!layer->gated || layer->row_norms || layer->v_norm || gates || layer->x_scale != 1 ||
         (layer->router != NULL) != (s->experts.n > 0))
         return false;
-    if (layer->router) return experts_decodable(s) && shared_decodable(s, layer, first) && !post;
+    if (layer->router) return experts_decodable(s) && shared_decodable(s, layer) && !post;
     if (layer->b_gate || layer->b_up || layer->b_down || layer_reorders(layer)) return false;
     if (post && s->delta.n_value_heads > 0) return false;
     return !post || (s->hidden_size <= ADDED_MOST && !is_w8(layer) && !whole_head);
@@ -171,7 +170,7 @@ static bool activation_decodable(const DecoderShape *s) {
 }
 
 // The same for the decoder: RMS norms, heads that are alike in all layers that attend, no per-layer embeddings, no caps of
-// scores, learned attention sinks in layers of experts only, a temperature in every layer.
+// scores, learned attention sinks in layers of experts only, shared experts weighed alike, a temperature in every layer.
 static bool decodable(const DecoderShape *s, const DecodeStep *t) {
     if (s->norm != NORM_RMS || !activation_decodable(s) || s->parallel_residual || s->alibi ||
         s->attention_cap > 0 || (s->heads_of_layers && s->delta.n_value_heads == 0) || s->experts.guarded ||
@@ -182,7 +181,8 @@ static bool decodable(const DecoderShape *s, const DecodeStep *t) {
     if (t->head->positions.data || t->head->embedding_norm.weight || t->head->output_bias) return false;
     for (int l = 0; l < s->n_layers; l++)
         if ((t->kv[l].sink_scores && s->experts.n == 0) ||
-            !layer_decodable(s, t->layers[l], t->layers[0], linear_is_w8(&t->head->output)))
+            t->layers[l]->shared_routed != t->layers[0]->shared_routed ||
+            !layer_decodable(s, t->layers[l], linear_is_w8(&t->head->output)))
             return false;
     return true;
 }

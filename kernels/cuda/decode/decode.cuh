@@ -184,6 +184,7 @@ struct DecodeGated {
     bool recurs;
     const float *conv, *conv_bias, *decay_rate, *decay_bias, *norm, *skip; // conv_bias, skip: NULL: none
     float *states;
+    __host__ __device__ int begin(int part) const { return part ? ends[part - 1] : 0; } // its first row
     __host__ __device__ int units() const { return ends[n_parts - 1]; }
 };
 

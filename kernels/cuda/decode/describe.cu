@@ -100,12 +100,12 @@ bool states_decodable(const DecoderShape *s) {
 
 // Another of qkv's matrices, of which one that lies behind the last as its next rows is a part of that.
 static bool add_part(DecodeGated *g, const Weight *w) {
-    const int n = g->n_parts, begin = n > 0 ? g->ends[n - 1] : 0;
+    const int n = g->n_parts, begin = g->begin(n);
     if (w->rows == 0) return true;
     const DecodeMatrix m = matrix_of(w);
     if (n > 0 && !m.scales) {
         const DecodeMatrix &last = g->parts[n - 1];
-        const int rows = begin - (n > 1 ? g->ends[n - 2] : 0);
+        const int rows = begin - g->begin(n - 1);
         if (last.format == m.format && last.data + (int64_t)rows * last.row_bytes == m.data) {
             g->ends[n - 1] = begin + w->rows;
             return true;

@@ -198,8 +198,7 @@ template <class Cache, bool EXPERTS, bool RECURS> struct Filler {
             for (int u = first_unit(), at = 0; u < g.units(); u += stride()) {
                 while (u >= g.ends[at]) at++;
                 const DecodeMatrix &m = g.parts[at];
-                const int r = u - (at ? g.ends[at - 1] : 0);
-                prefetch_bulk(m.data + (int64_t)r * m.row_bytes, (uint32_t)m.row_bytes);
+                prefetch_bulk(m.data + (int64_t)(u - g.begin(at)) * m.row_bytes, (uint32_t)m.row_bytes);
             }
             return;
         }
@@ -238,7 +237,7 @@ template <class Cache, bool EXPERTS, bool RECURS> struct Filler {
         between = (int64_t)stride() * row_bytes, apart = 2 * between;
         const int n = units_left(unit, stride(), g.ends[part]);
         done = n * stride();
-        begin_rows(data + (int64_t)(unit - (part ? g.ends[part - 1] : 0)) * row_bytes, n);
+        begin_rows(data + (int64_t)(unit - g.begin(part)) * row_bytes, n);
     }
 
     // Rows of a matrix: a group of units.

@@ -228,7 +228,7 @@ __device__ inline void gemv_rows(const DecodeArguments &a, const PhaseOfLayer &a
             while (unit >= of_qkv->ends[part]) part++;
             const DecodeMatrix &m = of_qkv->parts[part];
             end = of_qkv->ends[part], format = m.format;
-            channels = m.scales ? m.scales - (part ? of_qkv->ends[part - 1] : 0) : NULL;
+            channels = m.scales ? m.scales - of_qkv->begin(part) : NULL;
         }
         units = min(at_once, units_left(unit, stride, end));
         int mine = unit + lane * stride;

@@ -135,10 +135,11 @@ static void lay_out_layer(const DecoderShape *s, const LayerWeights *h, Layer *l
     layer->gated = h->w_gate.data != NULL;
     layer->gate_up = lay_out_gate_up(&h->w_gate, &h->w_up, n * wide, a);
     // The shared expert lies behind the others: one more of them, where it is as they are.
-    if (h->router.data && h->shared_up.data)
+    const bool shares = h->router.data && h->shared_up.data;
+    if (shares)
         layer->shared_gate_up = lay_out_gate_up(&h->shared_gate, &h->shared_up, s->experts.shared_size, a);
     layer->down = Linear{{a->weight(&h->w_down, n * hidden)}, 1, (int)(n * hidden), (int)wide};
-    if (h->router.data && h->shared_up.data)
+    if (shares)
         layer->shared_down =
             Linear{{a->weight(&h->shared_down, hidden)}, 1, (int)hidden, s->experts.shared_size};
     layer->token_gate = a->linear(&h->token_gate), layer->token_up = a->linear(&h->token_up);
