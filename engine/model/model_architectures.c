@@ -168,7 +168,8 @@ Status model_find_architecture(ParamSource *source, Error *error) {
             } else if (same) {
                 if (source->whole && (!a->whole || strcmp(a->whole, source->whole) != 0))
                     return error_set(error, STATUS_UNSUPPORTED,
-                                     "%s: a %s model around a %s model, whose parts palaver does not know",
+                                     "%s: a %s model (model_type) around a %s model "
+                                     "(text_config.model_type), whose parts palaver does not know",
                                      source->path, source->whole, name);
                 source->architecture = a;
                 return check_class(source, error);
@@ -191,8 +192,9 @@ Status model_find_architecture(ParamSource *source, Error *error) {
                          "%s: palaver reads %s models only as Hugging Face folders (config.json and "
                          "*.safetensors), not as GGUF files",
                          source->path, name);
-    return error_set(error, STATUS_UNSUPPORTED, "%s: architecture \"%s\" is unknown to palaver; it knows %s",
-                     source->path, name, known);
+    return error_set(error, STATUS_UNSUPPORTED,
+                     "%s: architecture \"%s\" (%s) is unknown to palaver; it knows %s", source->path, name,
+                     is_gguf ? "general.architecture" : "model_type", known);
 }
 
 const Architecture *model_architecture_at(int i) {

@@ -17,6 +17,11 @@ const Architecture *model_architecture_at(int i);
 Status model_find_architecture(ParamSource *source, Error *error);
 // Sizes, norm, activation and biases into model->shape and its neighbours; checked against each other.
 Status model_read_shape(Model *model, const ParamSource *source, Error *error);
+// What the files call a size of the shape, whose key in LLaMA's config.json is `key`; in GGUF without the architecture before
+// it.
+const char *model_size_key(const ParamSource *source, const char *key);
+// Where a model has as many heads for keys as for queries, and its files say otherwise.
+Status model_refuse_kv_heads(const DecoderShape *shape, const ParamSource *source, Error *error);
 // shape.latent and the cache's one row, of an architecture that has one; before the shape's heads are checked.
 Status model_read_latent(Model *model, const ParamSource *source, Error *error);
 // What YaRN does to the scores of such; once the scheme is known, before frequencies are made.

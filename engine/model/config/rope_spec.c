@@ -94,12 +94,14 @@ static Status type_from_config(RopeSpec *spec, const ParamSource *source, const 
     if (names[0][0] != '\0' && names[1][0] != '\0' && strcmp(names[0], names[1]) != 0)
         return error_set(error, STATUS_FILE, "%s: rope_type is \"%s\", but type is \"%s\"", what, names[0],
                          names[1]);
-    const char *name = names[names[0][0] == '\0'];
+    const bool older = names[0][0] == '\0' && names[1][0] != '\0';
+    const char *name = older ? names[1] : names[0];
+    spec->type_key = older ? "type" : "rope_type";
     if (name[0] != '\0') snprintf(spec->type, sizeof spec->type, "%s", name);
     if (!longrope || strcmp(spec->type, "default") == 0 || strcmp(spec->type, "longrope") == 0)
         return STATUS_OK;
-    return error_set(error, STATUS_UNSUPPORTED, "%s is \"%s\": a %s model has longrope or none", what,
-                     spec->type, source->architecture->name);
+    return error_set(error, STATUS_UNSUPPORTED, "%s.%s is \"%s\": a %s model has longrope or none", what,
+                     spec->type_key, spec->type, source->architecture->name);
 }
 
 // Where layers differ: transformers does not read the older name of a scheme, and a base that is said outside is that
@@ -248,7 +250,9 @@ static RopeFactors factors_from_gguf(const ParamSource *source, const char *name
 // LongRoPE's, which its tensors announce.
 static Status spec_from_gguf(RopeSpec *spec, const ParamSource *source, Error *error) {
     static const char *const TYPES[] = {"none", "linear", "yarn", "longrope"};
+    static const Key TYPE = {NULL, "rope.scaling.type"};
     double attention = 1;
+    char text[KEY_SIZE];
     const struct {
         const char *key;
         double *value;
@@ -265,7 +269,7 @@ static Status spec_from_gguf(RopeSpec *spec, const ParamSource *source, Error *e
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers && !status; i++)
         status = param_number(source, (Key){NULL, numbers[i].key}, numbers[i].value, error);
     if (spec->factor == 0) spec->factor = NAN; // how older files say "none"
-    if (!status) status = param_string(source, (Key){NULL, "rope.scaling.type"}, type, sizeof type, error);
+    if (!status) status = param_string(source, TYPE, type, sizeof type, error);
     if (!status)
         status = param_integer(source, (Key){NULL, "rope.dimension_count"}, &spec->rotary_dim, error);
     if (!status) {
@@ -282,8 +286,8 @@ static Status spec_from_gguf(RopeSpec *spec, const ParamSource *source, Error *e
     for (size_t i = 0; i < sizeof TYPES / sizeof *TYPES; i++) known = known || strcmp(TYPES[i], type) == 0;
     if (!known)
         return error_set(error, STATUS_UNSUPPORTED,
-                         "%s: rope scaling \"%s\"; GGUF files have none, linear, yarn and longrope",
-                         source->path, type);
+                         "%s: %s is \"%s\"; GGUF files have none, linear, yarn and longrope", source->path,
+                         source_key(source, TYPE, text), type);
     snprintf(spec->type, sizeof spec->type, "%s", type);
     spec->magnitude = attention;
     if (strcmp(type, "longrope") == 0) spec->attention_factor = attention;

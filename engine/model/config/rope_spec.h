@@ -16,6 +16,7 @@ typedef struct RopeSpec {
     const char *
         layers; // the object within rope_parameters that is meant: "full_attention"; NULL: all layers have one
     char type[32];
+    const char *type_key;                     // what says it in config.json, "rope_type" or "type"
     double base, factor;                      // NaN: not said
     double rotary_part;                       // of the head, 0 to 1 (Hugging Face)
     int64_t rotary_dim;                       // 0: not said, the part decides

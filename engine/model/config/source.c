@@ -20,3 +20,12 @@ const char *source_config_key(const ParamSource *source, const char *key) {
     }
     return key;
 }
+
+const char *source_key(const ParamSource *source, Key key, char text[KEY_SIZE]) {
+    return source->config || !key.gguf ? source_config_key(source, key.hf)
+                                       : source_gguf_key(source, key.gguf, text);
+}
+
+const char *source_short_key(const ParamSource *source, Key key) {
+    return source->config || !key.gguf ? source_config_key(source, key.hf) : key.gguf;
+}

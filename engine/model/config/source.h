@@ -23,4 +23,8 @@ const char *source_config_key(const ParamSource *source, const char *key);
 enum { KEY_SIZE = 160 };
 const char *source_gguf_key(const ParamSource *source, const char *key, char text[KEY_SIZE]);
 
+// The name that the files have for a key: whole, perhaps in `text`; and short, in GGUF without the architecture before it.
+const char *source_key(const ParamSource *source, Key key, char text[KEY_SIZE]);
+const char *source_short_key(const ParamSource *source, Key key);
+
 #endif

@@ -42,24 +42,29 @@ static Status kinds_from_config(const Model *model, const ParamSource *source, L
 }
 
 static Status read_taps(Model *model, const ParamSource *source, Error *error) {
+    static const Key KEY = {"conv_L_cache", "shortconv.l_cache"};
     int64_t taps = source->config ? 3 : -1;
+    char text[KEY_SIZE];
     const DecoderShape *s = &model->shape;
-    Status status = param_integer(source, (Key){"conv_L_cache", "shortconv.l_cache"}, &taps, error);
+    Status status = param_integer(source, KEY, &taps, error);
     if (!status) status = param_bool(source, (Key){"conv_bias", NULL}, &model->conv_bias, error);
     if (status) return status;
     if (!source->config && taps == -1)
-        return error_set(error, STATUS_FILE, "%s: %s.shortconv.l_cache is missing", source->path,
-                         source->architecture->gguf);
+        return error_set(error, STATUS_FILE, "%s: %s is missing", source->path,
+                         source_key(source, KEY, text));
     model->shape.convolution.taps = taps < 1 || taps > CONVOLUTION_MOST_TAPS ? 0 : (int)taps;
     if (s->convolution.taps == 0)
         return error_set(error, STATUS_UNSUPPORTED,
-                         "%s: a convolution over %lld tokens; palaver runs 1 to %d", source->path,
-                         (long long)taps, CONVOLUTION_MOST_TAPS);
+                         "%s: a convolution over %lld tokens (%s); palaver runs 1 to %d", source->path,
+                         (long long)taps, source_short_key(source, KEY), CONVOLUTION_MOST_TAPS);
     if (s->n_heads * s->head_dim != s->hidden_size || s->n_heads % 2 != 0)
         return error_set(error, STATUS_UNSUPPORTED,
-                         "%s: %d heads of %d beside a convolution over %d elements; palaver runs models with "
+                         "%s: %d heads (%s) of %d (%s) beside a convolution over %d elements (%s); palaver "
+                         "runs models with "
                          "as many of both, and an even number of heads",
-                         source->path, s->n_heads, s->head_dim, s->hidden_size);
+                         source->path, s->n_heads, model_size_key(source, "num_attention_heads"), s->head_dim,
+                         model_size_key(source, "head_dim"), s->hidden_size,
+                         model_size_key(source, "hidden_size"));
     return STATUS_OK;
 }
 
@@ -115,14 +120,16 @@ Status model_adjust_ffn(Model *model, const ParamSource *source, Error *error) {
     if (status || !adjusted) return status;
     if (multiple < 1 || multiple > 1 << 16 || !(factor > 0 && factor < 1e3))
         return error_set(error, STATUS_FILE,
-                         "%s: a feed-forward part of %d times two thirds of %g, in multiples of %lld",
-                         source->path, *size, factor, (long long)multiple);
+                         "%s: a feed-forward part of %d (%s) times two thirds of %g "
+                         "(block_ffn_dim_multiplier), in multiples of %lld (block_multiple_of)",
+                         source->path, *size, model_size_key(source, "intermediate_size"), factor,
+                         (long long)multiple);
     int64_t wide = (int64_t)(2 * (double)*size / 3);
     wide = (int64_t)(factor * (double)wide);
     wide = (wide + multiple - 1) / multiple * multiple;
     if (wide < 1 || wide > 1 << 22)
-        return error_set(error, STATUS_FILE, "%s: a feed-forward part of %lld", source->path,
-                         (long long)wide);
+        return error_set(error, STATUS_FILE, "%s: a feed-forward part of %lld, made of %d (%s)", source->path,
+                         (long long)wide, *size, model_size_key(source, "intermediate_size"));
     *size = (int)wide;
     return STATUS_OK;
 }

@@ -63,8 +63,7 @@ static Status read_size(DecoderShape *shape, const ParamSource *source, const Si
     Status status = source->config ? param_integer(source, size->key, &value, error)
                                    : read_listed(source, size->key, &value, error);
     if (status) return status;
-    const char *name = source->config || !size->key.gguf ? source_config_key(source, size->key.hf)
-                                                         : source_gguf_key(source, size->key.gguf, text);
+    const char *name = source_key(source, size->key, text);
     if (value == INT64_MIN) {
         if (!size->required || *member > 0) return STATUS_OK;
         return error_set(error, STATUS_FILE, "%s: %s is missing", source->path, name);
@@ -77,6 +76,12 @@ static Status read_size(DecoderShape *shape, const ParamSource *source, const Si
     return STATUS_OK;
 }
 
+const char *model_size_key(const ParamSource *source, const char *key) {
+    size_t i = 0;
+    while (strcmp(SIZES[i].key.hf, key) != 0) i++;
+    return source_short_key(source, SIZES[i].key);
+}
+
 // GGUF need not say how large its vocabulary is: the embedding's rows do.
 static Status read_gguf_vocab_size(DecoderShape *shape, const ParamSource *source, Error *error) {
     const CheckpointTensor *embedding = checkpoint_find(source->checkpoint, "token_embd.weight");
@@ -86,39 +91,50 @@ static Status read_gguf_vocab_size(DecoderShape *shape, const ParamSource *sourc
                          source->path);
     }
     if (tokens && tokens->type == META_ARRAY && tokens->count > embedding->shape[0]) {
-        return error_set(error, STATUS_FILE, "%s: %lld tokens, but token_embd.weight has only %lld rows",
-                         source->path, (long long)tokens->count, (long long)embedding->shape[0]);
+        return error_set(
+            error, STATUS_FILE,
+            "%s: tokenizer.ggml.tokens has %lld tokens, but token_embd.weight has only %lld rows",
+            source->path, (long long)tokens->count, (long long)embedding->shape[0]);
     }
     shape->vocab_size = (int)embedding->shape[0];
     return STATUS_OK;
 }
 
+Status model_refuse_kv_heads(const DecoderShape *shape, const ParamSource *source, Error *error) {
+    return error_set(
+        error, STATUS_FILE, "%s: %d key-value heads (%s) for %d attention heads (%s): a %s model has as many",
+        source->path, shape->n_kv_heads, model_size_key(source, "num_key_value_heads"), shape->n_heads,
+        model_size_key(source, "num_attention_heads"), source->architecture->name);
+}
+
 static Status check_heads(DecoderShape *shape, const ParamSource *source, Error *error) {
     if (shape->n_kv_heads == 0) shape->n_kv_heads = shape->n_heads;
-    const char *key = source->config ? source_config_key(source, "head_dim") : NULL;
-    if (shape->head_dim == 0 && key && !json_is_null(json_object_get(source->config, key)))
+    const char *dim = model_size_key(source, "head_dim"),
+               *heads = model_size_key(source, "num_attention_heads");
+    if (shape->head_dim == 0 && source->config && !json_is_null(json_object_get(source->config, dim)))
         shape->head_dim = (int)source->architecture->default_head_dim;
     if (shape->head_dim == 0) {
         if (shape->hidden_size % shape->n_heads != 0) {
-            return error_set(error, STATUS_FILE,
-                             "%s: hidden size %d is no multiple of %d heads, and no head size is "
-                             "given",
-                             source->path, shape->hidden_size, shape->n_heads);
+            return error_set(
+                error, STATUS_FILE,
+                "%s: a hidden size of %d (%s) is no multiple of %d heads (%s), and no head size is "
+                "given (%s)",
+                source->path, shape->hidden_size, model_size_key(source, "hidden_size"), shape->n_heads,
+                heads, dim);
         }
         shape->head_dim = shape->hidden_size / shape->n_heads;
     }
-    if (source->architecture->qkv_by_head && shape->n_heads != shape->n_kv_heads) {
-        return error_set(error, STATUS_FILE,
-                         "%s: %d key-value heads for %d attention heads: a %s model has as many",
-                         source->path, shape->n_kv_heads, shape->n_heads, source->architecture->name);
-    }
+    if (source->architecture->qkv_by_head && shape->n_heads != shape->n_kv_heads)
+        return model_refuse_kv_heads(shape, source, error);
     if (shape->n_heads % shape->n_kv_heads != 0) {
-        return error_set(error, STATUS_FILE, "%s: %d attention heads cannot share %d key-value heads evenly",
-                         source->path, shape->n_heads, shape->n_kv_heads);
+        return error_set(error, STATUS_FILE,
+                         "%s: %d attention heads (%s) cannot share %d key-value heads (%s) evenly",
+                         source->path, shape->n_heads, heads, shape->n_kv_heads,
+                         model_size_key(source, "num_key_value_heads"));
     }
     if ((int64_t)shape->n_heads * shape->head_dim > 1 << 24) {
-        return error_set(error, STATUS_FILE, "%s: %d heads of %d elements are beyond every model",
-                         source->path, shape->n_heads, shape->head_dim);
+        return error_set(error, STATUS_FILE, "%s: %d heads (%s) of %d elements (%s) are beyond every model",
+                         source->path, shape->n_heads, heads, shape->head_dim, dim);
     }
     return STATUS_OK;
 }
@@ -128,14 +144,16 @@ static Status check_heads(DecoderShape *shape, const ParamSource *source, Error 
 static Status read_norm(DecoderShape *shape, const ParamSource *source, Error *error) {
     static const Key KEYS[] = {[NORM_RMS] = {"rms_norm_eps", "attention.layer_norm_rms_epsilon"},
                                [NORM_LAYER] = {"layer_norm_eps", "attention.layer_norm_epsilon"}};
+    const Key key = KEYS[source->architecture->norm];
     double eps = source->architecture->norm_eps;
+    char text[KEY_SIZE];
     Status status = STATUS_OK;
-    if (!source->config || !source->architecture->fixed_eps)
-        status = param_number(source, KEYS[source->architecture->norm], &eps, error);
+    if (!source->config || !source->architecture->fixed_eps) status = param_number(source, key, &eps, error);
     if (status) return status;
     if (!(eps >= 0 && eps < 1)) {
-        return error_set(error, STATUS_FILE, "%s: the norm's epsilon is %g; it must be small and positive",
-                         source->path, eps);
+        return error_set(error, STATUS_FILE,
+                         "%s: %s, the norm's epsilon, is %g; it must be small and positive", source->path,
+                         source_key(source, key, text), eps);
     }
     shape->norm = source->architecture->norm;
     shape->norm_eps = (float)eps;
@@ -307,9 +325,11 @@ static Status check_refusals(const DecoderShape *shape, const ParamSource *sourc
     if (status) return status;
     if (embedded != shape->hidden_size) {
         return error_set(error, STATUS_UNSUPPORTED,
-                         "%s: embeddings of %lld elements, projected to a hidden size of %d, which palaver "
+                         "%s: embeddings of %lld elements (word_embed_proj_dim), projected to a hidden size "
+                         "of %d (%s), which palaver "
                          "cannot run",
-                         source->path, (long long)embedded, shape->hidden_size);
+                         source->path, (long long)embedded, shape->hidden_size,
+                         model_size_key(source, "hidden_size"));
     }
     return STATUS_OK;
 }
@@ -320,8 +340,9 @@ static Status leave_further_layers(DecoderShape *shape, const ParamSource *sourc
     if (source->config || !source->architecture->predicts_further) return STATUS_OK;
     Status status = param_integer(source, (Key){NULL, "nextn_predict_layers"}, &further, error);
     if (!status && (further < 0 || further >= shape->n_layers))
-        return error_set(error, STATUS_FILE, "%s: %lld of %d layers predict further tokens", source->path,
-                         (long long)further, shape->n_layers);
+        return error_set(error, STATUS_FILE,
+                         "%s: %lld (nextn_predict_layers) of %d layers (block_count) predict further tokens",
+                         source->path, (long long)further, shape->n_layers);
     shape->n_layers -= (int)further;
     return status;
 }
@@ -330,8 +351,9 @@ static Status leave_further_layers(DecoderShape *shape, const ParamSource *sourc
 static Status pair_layers(DecoderShape *shape, const ParamSource *source, Error *error) {
     shape->n_layers *= 2;
     if (shape->n_layers <= MODEL_MAX_LAYERS) return STATUS_OK;
-    return error_set(error, STATUS_FILE, "%s: %d layers of two parts each; palaver takes %d", source->path,
-                     shape->n_layers / 2, MODEL_MAX_LAYERS / 2);
+    return error_set(error, STATUS_FILE, "%s: %d layers of two parts each (%s); palaver takes %d",
+                     source->path, shape->n_layers / 2, model_size_key(source, "num_hidden_layers"),
+                     MODEL_MAX_LAYERS / 2);
 }
 
 // A GGUF file whose layers all have experts need not have the size of another feed-forward part.

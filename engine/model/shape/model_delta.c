@@ -11,16 +11,18 @@
 // ---- which they are ----------------------------------------------------------------------------------------
 
 static const Key INTERVAL = {"full_attention_interval", "full_attention_interval"};
+static const char RECURRENT[] = "attention.recurrent_layers"; // of GGUF
 
 // All but every so manieth.
 static Status kinds_by_interval(const Model *model, const ParamSource *source, LayerHeads *heads,
                                 Error *error) {
     int64_t interval = 4;
+    char text[KEY_SIZE];
     Status status = param_integer(source, INTERVAL, &interval, error);
     if (status) return status;
     if (interval < 1)
-        return error_set(error, STATUS_FILE, "%s: %s is %lld", source->path, INTERVAL.hf,
-                         (long long)interval);
+        return error_set(error, STATUS_FILE, "%s: %s is %lld", source->path,
+                         source_key(source, INTERVAL, text), (long long)interval);
     for (int l = 0; l < model->shape.n_layers; l++) heads[l].recurs = (l + 1) % interval != 0;
     return STATUS_OK;
 }
@@ -78,7 +80,7 @@ static Status kinds_from_gguf(const Model *model, const ParamSource *source, Lay
         for (int l = 0; l < model->shape.n_layers && !status; l++) heads[l].recurs = heads[l].n_kv_heads == 0;
         return status;
     }
-    const char *key = source_gguf_key(source, "attention.recurrent_layers", text);
+    const char *key = source_gguf_key(source, RECURRENT, text);
     const MetaValue *list = checkpoint_meta(source->checkpoint, key);
     MetaCursor cursor = {0};
     if (!list) return kinds_by_interval(model, source, heads, error);
@@ -101,6 +103,21 @@ static Status read_kinds(const Model *model, const ParamSource *source, LayerHea
     if (source->architecture->paired) return kinds_of_pairs(model, source, heads, error);
     return source->config ? kinds_from_config(model, source, heads, error)
                           : kinds_from_gguf(model, source, heads, error);
+}
+
+// Which of these says it, in GGUF without the architecture before it.
+static const char *kinds_key(const ParamSource *source) {
+    char text[KEY_SIZE];
+    const Architecture *a = source->architecture;
+    if (source->config) {
+        const char *types = source_config_key(source, "layer_types");
+        const json_t *said = json_object_get(source->config, types);
+        const bool silent = !a->state_space && (!said || json_is_null(said));
+        return a->one_part ? model_parts_key(source) : silent ? INTERVAL.hf : types;
+    }
+    if (a->state_space) return "attention.head_count_kv";
+    return checkpoint_meta(source->checkpoint, source_gguf_key(source, RECURRENT, text)) ? RECURRENT
+                                                                                         : INTERVAL.gguf;
 }
 
 // ---- sizes -------------------------------------------------------------------------------------------------
@@ -328,8 +345,8 @@ Status model_read_delta(Model *model, const ParamSource *source, Error *error) {
     }
     if (!status && !attends)
         status = error_set(error, STATUS_UNSUPPORTED,
-                           "%s: none of %d layers attends; palaver runs models of which one does",
-                           source->path, s->n_layers);
+                           "%s: none of %d layers attends (%s); palaver runs models of which one does",
+                           source->path, s->n_layers, kinds_key(source));
     if (status || !differ) { // where all attend they are alike
         free(heads);
         if (turns) free(ropes);

@@ -6,17 +6,20 @@
 #include <stdio.h>
 #include <string.h>
 
-static Status refuse_number(const ParamSource *source, const char *what, int64_t value, int64_t most,
-                            Error *error) {
-    return error_set(error, STATUS_FILE, "%s: %s is %lld; palaver takes 1 to %lld", source->path, what,
-                     (long long)value, (long long)most);
+static const Key ALL = {"num_local_experts", "expert_count"},
+                 ACTIVE = {"num_experts_per_tok", "expert_used_count"},
+                 GROUPS = {"n_group", "expert_group_count"},
+                 ACTIVE_GROUPS = {"topk_group", "expert_group_used_count"};
+
+static Status refuse_number(const ParamSource *source, Key key, int64_t value, int64_t most, Error *error) {
+    char text[KEY_SIZE];
+    return error_set(error, STATUS_FILE, "%s: %s is %lld; palaver takes 1 to %lld", source->path,
+                     source_key(source, key, text), (long long)value, (long long)most);
 }
 
 static Status refuse_absence(const ParamSource *source, Key key, Error *error) {
     char text[KEY_SIZE];
-    const char *name =
-        source->config ? source_config_key(source, key.hf) : source_gguf_key(source, key.gguf, text);
-    return error_set(error, STATUS_FILE, "%s: %s is missing", source->path, name);
+    return error_set(error, STATUS_FILE, "%s: %s is missing", source->path, source_key(source, key, text));
 }
 
 // Config.json must have it; a GGUF file that does not says that the feed-forward part's own size is meant.
@@ -25,16 +28,13 @@ static Status read_size(const ParamSource *source, Key key, int64_t usual, int *
     Status status = param_integer(source, key, &value, error);
     if (status) return status;
     if (value == INT64_MIN) return refuse_absence(source, key, error);
-    if (value < 1 || value > 1 << 22)
-        return refuse_number(source, source->config ? key.hf : key.gguf, value, 1 << 22, error);
+    if (value < 1 || value > 1 << 22) return refuse_number(source, key, value, 1 << 22, error);
     *size = (int)value;
     return STATUS_OK;
 }
 
 // How many there are and how many a token takes: where config.json is silent, as many as the class has.
 static Status read_counts(const ParamSource *source, Experts *e, Error *error) {
-    static const Key ALL = {"num_local_experts", "expert_count"},
-                     ACTIVE = {"num_experts_per_tok", "expert_used_count"};
     const ExpertRules *rules = &source->architecture->experts;
     const char *name = source->config ? source_config_key(source, ALL.hf) : NULL;
     int64_t n = source->config ? rules->n : INT64_MIN, active = source->config ? rules->n_active : INT64_MIN;
@@ -45,11 +45,9 @@ static Status read_counts(const ParamSource *source, Experts *e, Error *error) {
     if (status) return status;
     if (n == INT64_MIN || active == INT64_MIN)
         return refuse_absence(source, n == INT64_MIN ? ALL : ACTIVE, error);
-    if (n < 1 || n > EXPERTS_MOST)
-        return refuse_number(source, "the number of experts", n, EXPERTS_MOST, error);
+    if (n < 1 || n > EXPERTS_MOST) return refuse_number(source, ALL, n, EXPERTS_MOST, error);
     int64_t most = n < EXPERTS_MOST_ACTIVE ? n : EXPERTS_MOST_ACTIVE;
-    if (active < 1 || active > most)
-        return refuse_number(source, "the number of experts that a token takes", active, most, error);
+    if (active < 1 || active > most) return refuse_number(source, ACTIVE, active, most, error);
     e->n = (int)n, e->n_active = (int)active;
     return STATUS_OK;
 }
@@ -74,17 +72,18 @@ static Status read_groups(const ParamSource *source, Experts *e, Error *error) {
     bool there;
     int64_t groups = 1, active = 1;
     Status status = has_groups(source, &there, error);
+    if (!status) status = param_integer(source, (Key){there ? GROUPS.hf : NULL, GROUPS.gguf}, &groups, error);
     if (!status)
-        status = param_integer(source, (Key){there ? "n_group" : NULL, "expert_group_count"}, &groups, error);
-    if (!status)
-        status = param_integer(source, (Key){there ? "topk_group" : NULL, "expert_group_used_count"}, &active,
-                               error);
+        status =
+            param_integer(source, (Key){there ? ACTIVE_GROUPS.hf : NULL, ACTIVE_GROUPS.gguf}, &active, error);
     if (status) return status;
     if (groups < 1 || groups > e->n || e->n % groups != 0 || active < 1 || active > groups ||
         active * (e->n / groups) < e->n_active)
-        return error_set(error, STATUS_FILE,
-                         "%s: %lld of %lld groups of %d experts, of which a token takes %d", source->path,
-                         (long long)active, (long long)groups, e->n, e->n_active);
+        return error_set(
+            error, STATUS_FILE, "%s: %d (%s) of %d experts (%s) in %lld (%s) of %lld groups (%s) for a token",
+            source->path, e->n_active, source_short_key(source, ACTIVE), e->n, source_short_key(source, ALL),
+            (long long)active, source_short_key(source, ACTIVE_GROUPS), (long long)groups,
+            source_short_key(source, GROUPS));
     e->groups_by_best = e->score == ROUTER_SOFTMAX; // as DeepSeek-V2, which alone has groups of such
     e->n_groups = (int)groups, e->n_active_groups = (int)active;
     return STATUS_OK;
@@ -92,20 +91,24 @@ static Status read_groups(const ParamSource *source, Experts *e, Error *error) {
 
 // Of SparseMixer, which takes two and has no other numbers.
 static Status read_jitter(const ParamSource *source, Experts *e, Error *error) {
+    static const Key KEY = {"router_jitter_noise", NULL};
     double jitter = source->architecture->experts.jitter;
-    Status status = param_number(source, (Key){"router_jitter_noise", NULL}, &jitter, error);
+    Status status = param_number(source, KEY, &jitter, error);
     if (status) return status;
     if (!(jitter >= 0 && jitter < 1) || e->n_active != 2)
         return error_set(error, STATUS_UNSUPPORTED,
-                         "%s: a router of jitter %g that takes %d experts; it takes two", source->path,
-                         jitter, e->n_active);
+                         "%s: a router of jitter %g (%s) that takes %d experts (%s); it takes two",
+                         source->path, jitter, source_short_key(source, KEY), e->n_active,
+                         source_short_key(source, ACTIVE));
     e->score = ROUTER_SPARSEMIXER, e->scale = 1, e->jitter = (float)jitter;
     return STATUS_OK;
 }
 
 static Status read_router(const ParamSource *source, Experts *e, Error *error) {
+    static const Key SCORE = {NULL, "expert_gating_func"};
     const ExpertRules *rules = &source->architecture->experts;
     double scale = 1;
+    char text[KEY_SIZE];
     if (rules->score == ROUTER_SPARSEMIXER) return read_jitter(source, e, error);
     int64_t score = rules->score == ROUTER_SIGMOID ? 2 : 1;
     e->renormalise = source->config ? rules->renormalise : rules->gguf_renormalise;
@@ -117,12 +120,11 @@ static Status read_router(const ParamSource *source, Experts *e, Error *error) {
         status = param_number(
             source, (Key){rules->scale_key ? "routed_scaling_factor" : NULL, "expert_weights_scale"}, &scale,
             error);
-    if (!status) status = param_integer(source, (Key){NULL, "expert_gating_func"}, &score, error);
+    if (!status) status = param_integer(source, SCORE, &score, error);
     if (status) return status;
     if (score < 0 || score > 3)
-        return error_set(error, STATUS_UNSUPPORTED,
-                         "%s: a router with gating function %lld, which palaver cannot run", source->path,
-                         (long long)score);
+        return error_set(error, STATUS_UNSUPPORTED, "%s: %s is %lld, a function that palaver cannot run",
+                         source->path, source_key(source, SCORE, text), (long long)score);
     // 0 says nothing; the softmax of what was chosen (3) is that of all, renormalised.
     e->score = score == 2 ? ROUTER_SIGMOID : score == 0 ? rules->score : ROUTER_SOFTMAX;
     e->renormalise = e->renormalise || score == 3;
@@ -133,17 +135,20 @@ static Status read_router(const ParamSource *source, Experts *e, Error *error) {
 // The shared expert's size, or how many of the others' it is worth.
 static Status read_shared(const ParamSource *source, const DecoderShape *shape, Experts *e, Error *error) {
     const ExpertRules *rules = &source->architecture->experts;
-    int64_t n = -1;
+    const Key count = {rules->shared_count, "expert_shared_count"};
+    int64_t n = INT64_MIN;
+    char text[KEY_SIZE];
     e->shared_size = rules->shared_alike ? e->size : 0;
     if (rules->shared_size)
         return read_size(source, (Key){rules->shared_size, "expert_shared_feed_forward_length"},
                          !source->config && e->beside ? shape->intermediate_size : 0, &e->shared_size, error);
     if (!rules->shared_count) return STATUS_OK;
-    Status status = param_integer(source, (Key){rules->shared_count, "expert_shared_count"}, &n, error);
+    Status status = param_integer(source, count, &n, error);
     if (status) return status;
+    if (n == INT64_MIN) return refuse_absence(source, count, error);
     if (n < 0 || n > 64)
-        return error_set(error, STATUS_FILE, "%s: %s is missing, or not 0 to 64", source->path,
-                         rules->shared_count);
+        return error_set(error, STATUS_FILE, "%s: %s is %lld; palaver takes 0 to 64", source->path,
+                         source_key(source, count, text), (long long)n);
     e->shared_size = (int)n * e->size;
     // GGUF may say the size beside the count: the weights' shapes prove it.
     const Key size = {NULL, "expert_shared_feed_forward_length"};
@@ -248,7 +253,7 @@ Status model_read_experts(Model *model, const ParamSource *source, Error *error)
     Experts *e = &shape->experts;
     int64_t n = 0, other = 0;
     if (!rules->there) {
-        Status status = param_integer(source, (Key){"num_local_experts", "expert_count"}, &n, error);
+        Status status = param_integer(source, ALL, &n, error);
         if (!status) status = param_integer(source, (Key){"num_experts", NULL}, &other, error);
         if (status) return status;
         if (n <= 0 && other <= 0) {
@@ -256,8 +261,9 @@ Status model_read_experts(Model *model, const ParamSource *source, Error *error)
             return STATUS_OK;
         }
         return error_set(error, STATUS_UNSUPPORTED,
-                         "%s: a mixture of %lld experts, which a %s model does not have", source->path,
-                         (long long)(n > 0 ? n : other), source->architecture->name);
+                         "%s: a mixture of %lld experts (%s), which a %s model does not have", source->path,
+                         (long long)(n > 0 ? n : other),
+                         n > 0 ? source_short_key(source, ALL) : "num_experts", source->architecture->name);
     }
     take_layer_keys(source);
     if (rules->layers == EXPERTS_ALONE && source->config &&

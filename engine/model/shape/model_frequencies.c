@@ -111,10 +111,12 @@ Status model_make_two_dimensional(Model *model, const ParamSource *source, Error
     const int n = rope->rotary_dim / 4;
     if (rope->rotary_dim % 4 || rope->rotary_dim != model->shape.head_dim ||
         model->rope_scaling != ROPE_SCALING_NONE)
-        return error_set(error, STATUS_UNSUPPORTED,
-                         "%s: positions of two dimensions turn %d of a head's %d elements, or are scaled: "
-                         "palaver turns whole heads of fours",
-                         source->path, rope->rotary_dim, model->shape.head_dim);
+        return error_set(
+            error, STATUS_UNSUPPORTED,
+            "%s: positions of two dimensions turn %d of a head's %d elements (%s, %s), or are scaled: "
+            "palaver turns whole heads of fours",
+            source->path, rope->rotary_dim, model->shape.head_dim, model_size_key(source, "hidden_size"),
+            model_size_key(source, "num_attention_heads"));
     for (int i = 0; i < n; i++) {
         const uint16_t half = quant_to_half((float)pow(model->rope_base, -(double)i / n));
         float rounded;

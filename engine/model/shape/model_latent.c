@@ -9,72 +9,106 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_SIZE = 1 << 16, ALIGNMENT = 64 };
+enum { MOST_HEADS = 1 << 10, MOST_SIZE = 1 << 16, ALIGNMENT = 64 };
 
 // ---- sizes ---------------------------------------------------------------------------------------------
 
-// What a head has in a GGUF file, whose keys go by what is cached: since 2025 the row of all heads, before a head's
-// own.
-typedef struct GgufSizes {
-    int64_t key, value, own_key, own_value; // own_…: -1 in older files
-} GgufSizes;
+static const Key RANK = {"kv_lora_rank", "attention.kv_lora_rank"},
+                 QUERY_RANK = {"q_lora_rank", "attention.q_lora_rank"},
+                 TURNED = {"qk_rope_head_dim", "rope.dimension_count"};
 
-static Status read_gguf(const ParamSource *source, int64_t rotary, LatentSizes *sizes, Error *error) {
-    GgufSizes s = {-1, -1, -1, -1};
-    Status status = param_integer(source, (Key){NULL, "attention.key_length"}, &s.key, error);
-    if (!status) status = param_integer(source, (Key){NULL, "attention.value_length"}, &s.value, error);
-    if (!status) status = param_integer(source, (Key){NULL, "attention.key_length_mla"}, &s.own_key, error);
-    if (!status)
-        status = param_integer(source, (Key){NULL, "attention.value_length_mla"}, &s.own_value, error);
-    if (status) return status;
-    const bool whole = s.own_key < 0;
-    if (!whole && (s.key != sizes->rank + rotary || s.value != sizes->rank))
-        return error_set(error, STATUS_FILE,
-                         "%s: keys of %lld and values of %lld in the cache, for a latent of %lld and %lld "
-                         "turned elements",
-                         source->path, (long long)s.key, (long long)s.value, (long long)sizes->rank,
-                         (long long)rotary);
-    sizes->plain_dim = (whole ? s.key : s.own_key) - rotary;
-    sizes->value_dim = whole ? s.value : s.own_value;
-    return STATUS_OK;
+// What a head has in a GGUF file, whose other keys go by what is cached: since 2025 the row of all heads, before a head's own.
+static const Key KEY_LENGTH = {NULL, "attention.key_length"}, VALUE_LENGTH = {NULL, "attention.value_length"},
+                 OWN_KEY_LENGTH = {NULL, "attention.key_length_mla"},
+                 OWN_VALUE_LENGTH = {NULL, "attention.value_length_mla"};
+
+static bool has_own_lengths(const ParamSource *source) {
+    char text[KEY_SIZE];
+    return !source->config && checkpoint_meta(source->checkpoint, source_key(source, OWN_KEY_LENGTH, text));
+}
+
+// Keys with what is turned.
+static Status read_gguf(const ParamSource *source, LatentSizes *sizes, Error *error) {
+    const bool own = has_own_lengths(source);
+    sizes->plain_dim = sizes->value_dim = -1;
+    Status status = param_integer(source, own ? OWN_KEY_LENGTH : KEY_LENGTH, &sizes->plain_dim, error);
+    return status ? status
+                  : param_integer(source, own ? OWN_VALUE_LENGTH : VALUE_LENGTH, &sizes->value_dim, error);
+}
+
+// The row is the latent and what is turned, its values the latent.
+static Status check_gguf_row(const ParamSource *source, const LatentSizes *sizes, Error *error) {
+    int64_t key = -1, value = -1;
+    if (!has_own_lengths(source)) return STATUS_OK;
+    Status status = param_integer(source, KEY_LENGTH, &key, error);
+    if (!status) status = param_integer(source, VALUE_LENGTH, &value, error);
+    if (status || (key == sizes->rank + sizes->rotary_dim && value == sizes->rank)) return status;
+    return error_set(
+        error, STATUS_FILE,
+        "%s: keys of %lld (%s) and values of %lld (%s) in the cache, for a latent of %lld (%s) and %lld "
+        "turned elements (%s)",
+        source->path, (long long)key, KEY_LENGTH.gguf, (long long)value, VALUE_LENGTH.gguf,
+        (long long)sizes->rank, RANK.gguf, (long long)sizes->rotary_dim, TURNED.gguf);
 }
 
 static Status read_sizes(const ParamSource *source, LatentSizes *s, Error *error) {
     const bool is_gguf = !source->config;
     if (is_gguf) *s = (LatentSizes){.rank = -1, .rotary_dim = -1};
-    Status status = param_integer(source, (Key){"kv_lora_rank", "attention.kv_lora_rank"}, &s->rank, error);
-    if (!status)
-        status = param_integer(source, (Key){"q_lora_rank", "attention.q_lora_rank"}, &s->q_rank, error);
+    Status status = param_integer(source, RANK, &s->rank, error);
+    if (!status) status = param_integer(source, QUERY_RANK, &s->q_rank, error);
     if (!is_gguf && json_is_null(json_object_get(source->config, "q_lora_rank"))) s->q_rank = 0;
-    if (!status)
-        status =
-            param_integer(source, (Key){"qk_rope_head_dim", "rope.dimension_count"}, &s->rotary_dim, error);
+    if (!status) status = param_integer(source, TURNED, &s->rotary_dim, error);
     if (!status) status = param_integer(source, (Key){"qk_nope_head_dim", NULL}, &s->plain_dim, error);
     if (!status) status = param_integer(source, (Key){"v_head_dim", NULL}, &s->value_dim, error);
-    return status || !is_gguf ? status : read_gguf(source, s->rotary_dim, s, error);
+    return status || !is_gguf ? status : read_gguf(source, s, error);
+}
+
+// The first that is missing, odd or beyond every model is named. Of a GGUF file's keys what is turned is then left out.
+static Status check_sizes(const DecoderShape *shape, const ParamSource *source, LatentSizes *s,
+                          Error *error) {
+    const bool own = has_own_lengths(source);
+    const int64_t within = source->config ? 0 : s->rotary_dim; // of what is told of keys
+    const struct {
+        Key key;
+        int64_t value, least, most;
+    } sizes[] = {
+        {{"num_attention_heads", "attention.head_count"}, shape->n_heads, 1, MOST_HEADS},
+        {RANK, s->rank, 1, MOST_SIZE},
+        {QUERY_RANK, s->q_rank, 0, MOST_SIZE},
+        {TURNED, s->rotary_dim, 2, MOST_SIZE},
+        {{"qk_nope_head_dim", own ? OWN_KEY_LENGTH.gguf : KEY_LENGTH.gguf}, s->plain_dim, 1, MOST_SIZE},
+        {{"v_head_dim", own ? OWN_VALUE_LENGTH.gguf : VALUE_LENGTH.gguf}, s->value_dim, 1, MOST_SIZE}};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        char text[KEY_SIZE];
+        const char *key = source_key(source, sizes[i].key, text);
+        if (!source->config && sizes[i].value == -1)
+            return error_set(error, STATUS_FILE, "%s: %s is missing", source->path, key);
+        if (sizes[i].value < sizes[i].least || sizes[i].value > sizes[i].most)
+            return error_set(error, STATUS_FILE, "%s: %s is %lld; palaver takes %lld to %lld", source->path,
+                             key, (long long)sizes[i].value, (long long)sizes[i].least,
+                             (long long)sizes[i].most);
+    }
+    if (s->rotary_dim % 2 != 0 || s->plain_dim <= within)
+        return error_set(error, STATUS_FILE,
+                         "%s: %lld turned elements (%s), of keys of %lld (%s): they must be an even number, "
+                         "and leave some",
+                         source->path, (long long)s->rotary_dim, source_short_key(source, TURNED),
+                         (long long)s->plain_dim, source_short_key(source, sizes[4].key));
+    s->plain_dim -= within;
+    return STATUS_OK;
 }
 
 Status model_read_latent(Model *model, const ParamSource *source, Error *error) {
     DecoderShape *shape = &model->shape;
     LatentSizes s = source->architecture->latent;
     Status status = read_sizes(source, &s, error);
+    if (!status) status = check_sizes(shape, source, &s, error);
+    if (!status) status = check_gguf_row(source, &s, error);
     if (status) return status;
-    const int64_t sizes[] = {s.rank, s.plain_dim, s.rotary_dim, s.value_dim, s.q_rank > 0 ? s.q_rank : 1};
-    bool fine = s.q_rank >= 0 && s.rotary_dim % 2 == 0;
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
-        fine = fine && sizes[i] >= 1 && sizes[i] <= MOST_SIZE;
-    if (!fine || shape->n_heads > 1 << 10)
-        return error_set(error, STATUS_FILE,
-                         "%s: %d heads of %lld + %lld elements, values of %lld, a latent of %lld, queries of "
-                         "%lld: a size is missing, odd or beyond every model",
-                         source->path, shape->n_heads, (long long)s.plain_dim, (long long)s.rotary_dim,
-                         (long long)s.value_dim, (long long)s.rank, (long long)s.q_rank);
     // Files count the heads that keys are expanded to; the newer GGUF files the one row that is cached.
     if (shape->n_kv_heads != 0 && shape->n_kv_heads != shape->n_heads &&
         (source->config || shape->n_kv_heads != 1))
-        return error_set(error, STATUS_FILE,
-                         "%s: %d key-value heads for %d attention heads: a %s model has as many",
-                         source->path, shape->n_kv_heads, shape->n_heads, source->architecture->name);
+        return model_refuse_kv_heads(shape, source, error);
     const bool other_head = source->config && shape->head_dim != 0 && shape->head_dim != s.rotary_dim;
     if (other_head) // transformers' name for what is turned
         return error_set(error, STATUS_FILE, "%s: head_dim is %d, but qk_rope_head_dim %lld", source->path,
@@ -91,17 +125,21 @@ Status model_read_latent(Model *model, const ParamSource *source, Error *error) 
 // ---- how YaRN sharpens scores --------------------------------------------------------------------------
 
 Status model_scale_latent(Model *model, const ParamSource *source, RopeSpec *spec, Error *error) {
+    static const Key PART = {NULL, "rope.scaling.yarn_log_multiplier"};
     double part = 0.1 * spec->mscale_all_dim; // of the factor's logarithm; GGUF's converter multiplies it out
+    char text[KEY_SIZE];
     if (model->shape.latent.rank == 0) return STATUS_OK;
     if (!source->config) {
         part = 0;
-        Status status = param_number(source, (Key){NULL, "rope.scaling.yarn_log_multiplier"}, &part, error);
+        Status status = param_number(source, PART, &part, error);
         if (status) return status;
         // Magnitudes of both halves of YaRN cancel each other in all of these models, as llama.cpp takes for granted.
         if (model->rope_scaling == ROPE_SCALING_YARN) spec->attention_factor = 1;
     }
     if (!(part >= 0 && part < 1e3))
-        return error_set(error, STATUS_FILE, "%s: rope: mscale_all_dim is %g", source->path, part * 10);
+        return error_set(error, STATUS_FILE, "%s: rope: %s is %g", source->path,
+                         source->config ? "mscale_all_dim" : source_key(source, PART, text),
+                         source->config ? spec->mscale_all_dim : part);
     if (model->rope_scaling == ROPE_SCALING_NONE || !(spec->factor > 1)) return STATUS_OK;
     const double sharper = 1 + part * log(spec->factor);
     model->shape.attention_scale = (float)((double)model->shape.attention_scale * sharper * sharper);

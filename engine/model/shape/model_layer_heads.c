@@ -13,6 +13,15 @@ typedef struct Global {
     bool same_values;             // their values are their keys
 } Global;
 
+// What says how many heads of which size a layer has.
+static const char *keys_of_heads(const ParamSource *source, bool slides) {
+    if (!source->config)
+        return slides ? "attention.head_count_kv, attention.key_length_swa"
+                      : "attention.head_count_kv, attention.key_length";
+    if (json_is_object(json_object_get(source->config, "per_layer_config"))) return "per_layer_config";
+    return slides ? "num_key_value_heads, head_dim" : "num_global_key_value_heads, global_head_dim";
+}
+
 static Status check_sizes(const Model *model, const ParamSource *source, const LayerHeads *heads,
                           Error *error) {
     const DecoderShape *s = &model->shape;
@@ -20,8 +29,10 @@ static Status check_sizes(const Model *model, const ParamSource *source, const L
         heads->n_kv_heads < 1 || s->n_heads % heads->n_kv_heads != 0 ||
         (int64_t)s->n_heads * heads->head_dim > 1 << 24)
         return error_set(error, STATUS_FILE,
-                         "%s: layers without a window have %d heads of %d for keys, for %d heads",
-                         source->path, heads->n_kv_heads, heads->head_dim, s->n_heads);
+                         "%s: a layer has %d heads of %d for keys (%s), for %d heads (%s)", source->path,
+                         heads->n_kv_heads, heads->head_dim,
+                         keys_of_heads(source, model->attention_windows[heads->lender] > 0), s->n_heads,
+                         model_size_key(source, "num_attention_heads"));
     return STATUS_OK;
 }
 
@@ -68,29 +79,32 @@ static Status read_heads(Model *model, const ParamSource *source, const Global *
         // Frequencies are of the two kinds of layers.
         if (!status && heads[l].head_dim != (slides ? model->shape.head_dim : global->head_dim))
             status = error_set(error, STATUS_UNSUPPORTED,
-                               "%s: layer %d has heads of %d, another size than its kind", source->path, l,
-                               heads[l].head_dim);
+                               "%s: layer %d has heads of %d (%s), another size than its kind", source->path,
+                               l, heads[l].head_dim, keys_of_heads(source, slides));
     }
     return status;
 }
 
 // The last ones look at what the last before them of their kind has stored.
 static Status read_lenders(Model *model, const ParamSource *source, LayerHeads *heads, Error *error) {
+    static const Key SHARED = {"num_kv_shared_layers", "attention.shared_kv_layers"};
     int64_t shared = 0;
-    Status status =
-        param_integer(source, (Key){"num_kv_shared_layers", "attention.shared_kv_layers"}, &shared, error);
+    Status status = param_integer(source, SHARED, &shared, error);
+    const char *key = source_short_key(source, SHARED);
     const int n = model->shape.n_layers, own = n - (int)shared;
     if (status) return status;
     if (shared < 0 || shared >= n)
-        return error_set(error, STATUS_FILE, "%s: %lld of %d layers share keys and values", source->path,
-                         (long long)shared, n);
+        return error_set(error, STATUS_FILE, "%s: %lld of %d layers share keys and values (%s)", source->path,
+                         (long long)shared, n, key);
     for (int l = own; l < n; l++) {
         int lender = own - 1;
         while (lender >= 0 && (model->attention_windows[lender] > 0) != (model->attention_windows[l] > 0))
             lender--;
         if (lender < 0)
-            return error_set(error, STATUS_FILE,
-                             "%s: no layer of layer %d's kind has keys that it can look at", source->path, l);
+            return error_set(
+                error, STATUS_FILE,
+                "%s: no layer of layer %d's kind has keys that it can look at: %lld share theirs (%s)",
+                source->path, l, (long long)shared, key);
         heads[l] = heads[lender];
         heads[l].lender = lender;
     }
@@ -140,11 +154,11 @@ static Status read_gguf_widths(Model *model, const ParamSource *source, const La
     const int64_t usual = numbers[0], last = numbers[s->n_layers - 1];
     for (int l = 0; l < s->n_layers && !status; l++)
         if (numbers[l] != (heads[l].lender == l ? usual : last) || numbers[l] > last)
-            status = error_set(
-                error, STATUS_UNSUPPORTED,
-                "%s: layer %d is %lld wide, where the first is %lld and the last %lld; palaver runs "
-                "models whose layers differ only where they borrow keys",
-                source->path, l, (long long)numbers[l], (long long)usual, (long long)last);
+            status = error_set(error, STATUS_UNSUPPORTED,
+                               "%s: layer %d is %lld wide, where the first is %lld and the last %lld "
+                               "(feed_forward_length); palaver runs "
+                               "models whose layers differ only where they borrow keys",
+                               source->path, l, (long long)numbers[l], (long long)usual, (long long)last);
     model->usual_intermediate = (int)usual, s->intermediate_size = (int)last;
     free(numbers);
     return status;
@@ -197,8 +211,10 @@ static Status read_gguf_heads(Model *model, const ParamSource *source, int64_t *
         (turned >= 0 && turned != own))
         return error_set(
             error, STATUS_UNSUPPORTED,
-            "%s: heads of %lld with values of %lld, behind a window %lld with values of %lld, of "
-            "which %lld turn; palaver runs models whose values are as long as their keys, which "
+            "%s: heads of %lld (attention.key_length) with values of %lld (attention.value_length), behind a "
+            "window %lld (attention.key_length_swa) with values of %lld (attention.value_length_swa), of "
+            "which %lld turn (rope.dimension_count_swa); palaver runs models whose values are as long as "
+            "their keys, which "
             "behind a window are no longer than elsewhere and turn whole",
             source->path, (long long)whole, (long long)value, (long long)own,
             (long long)(own_value >= 0 ? own_value : own), (long long)(turned >= 0 ? turned : own));
@@ -209,14 +225,14 @@ static Status read_gguf_heads(Model *model, const ParamSource *source, int64_t *
 
 Status model_read_global_head(Model *model, const ParamSource *source, Error *error) {
     const bool is_gguf = !source->config;
+    static const Key DIM = {"global_head_dim", "attention.key_length"},
+                     ROWS = {"hidden_size_per_layer_input", "embedding_length_per_layer_input"};
     int64_t dim = 512, rows = is_gguf ? 0 : 256, vocab = is_gguf ? model->shape.vocab_size : 262144;
     if (!source->architecture->heads_by_window) return STATUS_OK;
-    Status status = is_gguf ? read_gguf_heads(model, source, &dim, error)
-                            : param_integer(source, (Key){"global_head_dim", NULL}, &dim, error);
+    Status status =
+        is_gguf ? read_gguf_heads(model, source, &dim, error) : param_integer(source, DIM, &dim, error);
     if (!is_gguf) dim = listed_head(source, model->shape.head_dim, dim);
-    if (!status)
-        status = param_integer(
-            source, (Key){"hidden_size_per_layer_input", "embedding_length_per_layer_input"}, &rows, error);
+    if (!status) status = param_integer(source, ROWS, &rows, error);
     if (!status) status = param_integer(source, (Key){"vocab_size_per_layer_input", NULL}, &vocab, error);
     if (!status && rows > 0 && vocab != model->shape.vocab_size)
         status = error_set(error, STATUS_UNSUPPORTED,
@@ -224,9 +240,10 @@ Status model_read_global_head(Model *model, const ParamSource *source, Error *er
                            "models where it is the same",
                            source->path, (long long)vocab, model->shape.vocab_size);
     if (!status && (dim < 2 || dim > 1 << 16 || dim % 2 != 0 || rows < 0 || rows > 1 << 16))
-        status =
-            error_set(error, STATUS_FILE, "%s: heads of %lld without a window, %lld elements for each layer",
-                      source->path, (long long)dim, (long long)rows);
+        status = error_set(error, STATUS_FILE,
+                           "%s: heads of %lld without a window (%s), %lld elements for each layer (%s)",
+                           source->path, (long long)dim, source_short_key(source, DIM), (long long)rows,
+                           source_short_key(source, ROWS));
     model->global_head_dim = (int)dim;
     model->shape.token_size = (int)rows;
     return status;
@@ -252,7 +269,8 @@ Status model_read_layer_heads(Model *model, const ParamSource *source, Error *er
     if (status) return status;
     if (model->attention_windows[s->n_layers - 1] > 0)
         return error_set(error, STATUS_UNSUPPORTED,
-                         "%s: the last layer has a window, which a %s model's never has", source->path,
+                         "%s: the last layer has a window (%s), which a %s model's never has", source->path,
+                         source->config ? "layer_types" : "attention.sliding_window_pattern",
                          model->architecture);
     model->same_values = global.same_values;
     model->usual_intermediate = s->intermediate_size;

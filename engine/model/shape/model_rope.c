@@ -28,50 +28,84 @@ static Status find_scheme(Model *model, const RopeSpec *spec, const ParamSource 
     }
     return error_set(
         error, STATUS_UNSUPPORTED,
-        "%s: rope scaling of the type \"%s\"; palaver knows linear, llama3, yarn, dynamic and longrope",
-        source->path, spec->type);
+        "%s: rope scaling of the type \"%s\" (%s); palaver knows linear, llama3, yarn, dynamic and longrope",
+        source->path, spec->type, spec->type_key);
 }
 
-// Two magnitudes would have to change in the middle of a text. NULL: they are one.
-static const char *check_mscales(const RopeSpec *spec) {
-    if (!(spec->short_mscale > 0 && spec->short_mscale < 1e9))
-        return "short_mscale and long_mscale must be positive";
-    if (spec->short_mscale != spec->long_mscale)
-        return "short_mscale and long_mscale differ, which palaver cannot run";
-    return isnan(spec->attention_factor) ? NULL : "an attention_factor beside short_mscale and long_mscale";
+// What the files call the numbers that are checked, in GGUF without the architecture before it.
+static const Key BASE = {"rope_theta", "rope.freq_base"}, FACTOR = {"factor", "rope.scaling.factor"},
+                 FAST = {"beta_fast", "rope.scaling.yarn_beta_fast"},
+                 SLOW = {"beta_slow", "rope.scaling.yarn_beta_slow"},
+                 ATTENTION = {"attention_factor", "rope.scaling.attn_factor"},
+                 ORIGINAL = {"original_max_position_embeddings", "rope.scaling.original_context_length"};
+
+static bool is_positive(double value) {
+    return value > 0 && value < 1e9;
 }
 
-// Every number the formulas will meet: positive, finite, in an order that leaves no division by zero.
-static Status check_spec(RopeSpec *spec, const Model *model, const ParamSource *source, Error *error) {
-    const char *wrong = NULL;
-    if (!(spec->base > 1 && spec->base < 1e30)) wrong = "the base, rope_theta, must be larger than 1";
-    const bool wants_factor = model->rope_scaling != ROPE_SCALING_NONE &&
-                              (model->rope_scaling != ROPE_SCALING_PROPORTIONAL || !isnan(spec->factor));
-    if (wants_factor && !(spec->factor > 0 && spec->factor < 1e9)) {
-        wrong = "the factor is missing or not positive";
-    }
-    if (model->rope_scaling == ROPE_SCALING_LLAMA3 &&
+// Two magnitudes would have to change in the middle of a text.
+static Status check_mscales(const RopeSpec *spec, const ParamSource *source, Error *error) {
+    const bool positive = is_positive(spec->short_mscale) && is_positive(spec->long_mscale);
+    if (!positive || spec->short_mscale != spec->long_mscale)
+        return error_set(error, STATUS_FILE, "%s: rope: short_mscale is %g and long_mscale %g, which %s",
+                         source->path, spec->short_mscale, spec->long_mscale,
+                         positive ? "differ: palaver cannot run them" : "must be there, and positive");
+    return isnan(spec->attention_factor)
+               ? STATUS_OK
+               : error_set(error, STATUS_FILE,
+                           "%s: rope: an attention_factor beside short_mscale and long_mscale", source->path);
+}
+
+// What a scheme multiplies and divides by: in an order that leaves no division by zero.
+static Status check_scheme(const RopeSpec *spec, const Model *model, const ParamSource *source,
+                           Error *error) {
+    const RopeScaling scaling = model->rope_scaling;
+    const bool wants_factor =
+        scaling != ROPE_SCALING_NONE && (scaling != ROPE_SCALING_PROPORTIONAL || !isnan(spec->factor));
+    if (scaling == ROPE_SCALING_LONGROPE && spec->original_context == 0)
+        return error_set(error, STATUS_FILE, "%s: rope: %s is missing", source->path,
+                         source_short_key(source, ORIGINAL));
+    if (wants_factor && isnan(spec->factor))
+        return error_set(error, STATUS_FILE, "%s: rope: %s is missing", source->path,
+                         source_short_key(source, FACTOR));
+    if (wants_factor && !is_positive(spec->factor))
+        return error_set(error, STATUS_FILE, "%s: rope: %s is %g; it must be positive", source->path,
+                         source_short_key(source, FACTOR), spec->factor);
+    if (scaling == ROPE_SCALING_LLAMA3 &&
         !(spec->low_freq_factor > 0 && spec->low_freq_factor <= spec->high_freq_factor &&
-          spec->high_freq_factor < 1e9)) {
-        wrong = "low_freq_factor and high_freq_factor are missing or out of order";
-    }
-    if (model->rope_scaling == ROPE_SCALING_YARN &&
-        !(spec->beta_slow > 0 && spec->beta_slow <= spec->beta_fast && spec->beta_fast < 1e9)) {
-        wrong = "beta_slow and beta_fast must be positive and in this order";
-    }
-    if (model->rope_scaling == ROPE_SCALING_LONGROPE && spec->original_context < 2)
-        wrong = "the original context is missing or no length";
-    if (model->rope_scaling == ROPE_SCALING_LONGROPE && source->config &&
-        source->architecture->longrope_mscale)
-        wrong = wrong ? wrong : check_mscales(spec);
-    if (!(spec->magnitude > 0 && spec->magnitude < 1e9)) wrong = "the attention factor must be positive";
-    if (!isnan(spec->attention_factor) && !(spec->attention_factor > 0 && spec->attention_factor < 1e9)) {
-        wrong = "the attention factor must be positive";
-    }
-    if (spec->original_context < 0 || spec->original_context > INT32_MAX)
-        wrong = "the original context is no length";
-    if (!wrong) return STATUS_OK;
-    return error_set(error, STATUS_FILE, "%s: rope: %s", source->path, wrong);
+          is_positive(spec->high_freq_factor)))
+        return error_set(error, STATUS_FILE,
+                         "%s: rope: low_freq_factor is %g and high_freq_factor %g; they must be positive and "
+                         "in this order",
+                         source->path, spec->low_freq_factor, spec->high_freq_factor);
+    if (scaling == ROPE_SCALING_YARN &&
+        !(spec->beta_slow > 0 && spec->beta_slow <= spec->beta_fast && is_positive(spec->beta_fast)))
+        return error_set(error, STATUS_FILE,
+                         "%s: rope: %s is %g and %s %g; they must be positive and in this order",
+                         source->path, source_short_key(source, SLOW), spec->beta_slow,
+                         source_short_key(source, FAST), spec->beta_fast);
+    return scaling == ROPE_SCALING_LONGROPE && source->config && source->architecture->longrope_mscale
+               ? check_mscales(spec, source, error)
+               : STATUS_OK;
+}
+
+// Every number the formulas will meet: positive, finite.
+static Status check_spec(const RopeSpec *spec, const Model *model, const ParamSource *source, Error *error) {
+    const int least = model->rope_scaling == ROPE_SCALING_LONGROPE ? 2 : 1;
+    const bool told = spec->original_context != 0;
+    double attention = spec->magnitude;
+    if (is_positive(attention) && !isnan(spec->attention_factor)) attention = spec->attention_factor;
+    if (!(spec->base > 1 && spec->base < 1e30))
+        return error_set(error, STATUS_FILE, "%s: rope: %s is %g; it must be larger than 1", source->path,
+                         source_short_key(source, BASE), spec->base);
+    if (!is_positive(attention))
+        return error_set(error, STATUS_FILE, "%s: rope: %s is %g; it must be positive", source->path,
+                         source_short_key(source, ATTENTION), attention);
+    if (told && (spec->original_context < least || spec->original_context > INT32_MAX))
+        return error_set(error, STATUS_FILE, "%s: rope: %s is %lld; palaver takes %d to %d", source->path,
+                         source_short_key(source, ORIGINAL), (long long)spec->original_context, least,
+                         INT32_MAX);
+    return check_scheme(spec, model, source, error);
 }
 
 static Status read_rotary_dim(Model *model, const RopeSpec *spec, const ParamSource *source, Error *error) {
@@ -85,10 +119,19 @@ static Status read_rotary_dim(Model *model, const RopeSpec *spec, const ParamSou
                   : part_ok             ? (int64_t)(whole ? head_dim : head_dim * spec->rotary_part)
                                         : 0;
     if (dim < 2 || dim > head_dim || dim % 2 != 0 || (latent && dim != head_dim)) {
+        const bool told = spec->rotary_dim != 0,
+                   part = !told && (!whole || !part_ok) && spec->rotary_part != 1;
+        const Key key =
+            told ? (Key){"rotary_dim", "rope.dimension_count"} : (Key){"partial_rotary_factor", NULL};
+        if (!told && !part)
+            return error_set(error, STATUS_FILE,
+                             "%s: a head has %d elements (%s); it must be an even number of them",
+                             source->path, head_dim, model_size_key(source, "head_dim"));
         return error_set(error, STATUS_FILE,
-                         "%s: rope turns %lld of a head's %d elements; it must be an even number "
+                         "%s: rope turns %lld of a head's %d elements (%s is %g); it must be an even number "
                          "of them",
-                         source->path, (long long)dim, head_dim);
+                         source->path, (long long)dim, head_dim, source_short_key(source, key),
+                         told ? (double)dim : spec->rotary_part);
     }
     model->shape.rope.rotary_dim = (int)dim;
     return STATUS_OK;
@@ -144,8 +187,11 @@ static Status add_window_table(Model *model, const RopeSpec *first, const ParamS
                         : param_number(source, (Key){NULL, "rope.freq_base_swa"}, &spec.base, error);
     if (status) return status;
     if (strcmp(spec.type, "default") != 0 || !(spec.base > 1 && spec.base < 1e30))
-        return error_set(error, STATUS_UNSUPPORTED,
-                         "%s: rope: layers behind a window have a base and no scaling", source->path);
+        return error_set(
+            error, STATUS_UNSUPPORTED,
+            "%s: rope: layers behind a window have a base and no scaling: %s says \"%s\" and a base of %g",
+            source->path, !source->config ? "rope.freq_base_swa" : "rope_parameters.sliding_attention",
+            spec.type, spec.base);
     if (source->config) rope_spec_take_keys(&spec, source, ROPE_SCALING_NONE, spec.original_context);
     status = model_make_rows(model, 2, rope->n_sets, error);
     if (status) return status;
@@ -154,7 +200,9 @@ static Status add_window_table(Model *model, const RopeSpec *first, const ParamS
             model->inv_freq[row * n + i] = i < own ? pow(spec.base, -(double)i / own) : 0;
     if (own > n)
         return error_set(error, STATUS_UNSUPPORTED,
-                         "%s: rope: layers behind a window have larger heads than others", source->path);
+                         "%s: rope: layers behind a window have larger heads (head_dim, %d) than others "
+                         "(global_head_dim, %d)",
+                         source->path, 2 * own, 2 * n);
     rope->other_rotary_dim = own == n ? 0 : 2 * own;
     rope->other_magnitude = 1;
     model->window_base = spec.base;

@@ -50,9 +50,7 @@ static Status read_scale(const ParamSource *source, Key key, double *value, Erro
     if (*value > 0 && *value < 1e9) return STATUS_OK;
     char text[KEY_SIZE];
     return error_set(error, STATUS_FILE, "%s: %s is %g; it must be positive%s", source->path,
-                     source->config ? source_config_key(source, key.hf)
-                                    : source_gguf_key(source, key.gguf, text),
-                     *value, has_default ? "" : ", or null");
+                     source_key(source, key, text), *value, has_default ? "" : ", or null");
 }
 
 static double or_one(double value) {
@@ -74,14 +72,14 @@ static double attention_scale(const DecoderShape *shape, const ParamSource *sour
 
 // Norms do not see how large x is, but for their epsilon, and only they read x: x over the residuals' scale becomes
 // what x would, and nothing has to be scaled in the layers.
-static Status keep_divided(Model *model, const ParamSource *source, double residual, Error *error) {
+static Status keep_divided(Model *model, const ParamSource *source, double residual, Key key, Error *error) {
     model->residual_scale = residual;
     model->shape.embedding_scale = (float)((double)model->shape.embedding_scale / residual);
     model->shape.norm_eps = (float)((double)model->shape.norm_eps / (residual * residual));
     if (residual == 1 || !model->qk_norm) return STATUS_OK;
     return error_set(error, STATUS_UNSUPPORTED,
-                     "%s: scaled residuals beside norms of queries and keys, which palaver cannot run",
-                     source->path);
+                     "%s: scaled residuals (%s) beside norms of queries and keys, which palaver cannot run",
+                     source->path, source_short_key(source, key));
 }
 
 Status model_read_scales(Model *model, const ParamSource *source, Error *error) {
@@ -102,5 +100,7 @@ Status model_read_scales(Model *model, const ParamSource *source, Error *error) 
     shape->logit_cap = (float)or_none(scales.logit_cap);
     shape->logit_scale = (float)(or_one(scales.logits) / over);
     status = model_read_multipliers(model, source, &residual, error);
-    return status ? status : keep_divided(model, source, residual, error);
+    const Key key = {source->config && scales.depth > 0 ? "scale_depth" : "residual_multiplier",
+                     "residual_scale"};
+    return status ? status : keep_divided(model, source, residual, key, error);
 }

@@ -8,6 +8,7 @@
 #include <string.h>
 
 enum { DEFAULT_MAX_WINDOW_LAYERS = 28 };
+static const Key WINDOW = {"sliding_window", "attention.sliding_window"};
 
 // ---- config.json -----------------------------------------------------------------------------------------
 
@@ -104,9 +105,10 @@ static Status windows_from_config(Model *model, const ParamSource *source, int w
     if (status) return status;
     if (upper) used = asked;
     if (!upper && !used && is_window(model, window) && asked) {
-        return error_set(error, STATUS_UNSUPPORTED,
-                         "%s: a sliding window of %d tokens is asked for, which a %s model does not go by",
-                         source->path, window, model->architecture);
+        return error_set(
+            error, STATUS_UNSUPPORTED,
+            "%s: a sliding window of %d tokens (%s) is asked for, which a %s model does not go by",
+            source->path, window, source_short_key(source, WINDOW), model->architecture);
     }
     for (int i = 0; i < model->shape.n_layers; i++)
         model->attention_windows[i] = used && (!upper || i >= first) ? window : 0;
@@ -148,13 +150,15 @@ static Status windows_from_gguf(Model *model, const ParamSource *source, int win
 
 // Layers that see chunks of the text, after it is known which turn: those that layer_types says, else those that turn.
 static Status read_chunks(Model *model, const ParamSource *source, Error *error) {
+    static const Key KEY = {"attention_chunk_size", "attention.chunk_size"};
     int64_t chunk = source->architecture->default_chunk;
+    char text[KEY_SIZE];
     const json_t *types = source->config ? json_object_get(source->config, "layer_types") : NULL;
-    Status status =
-        param_integer(source, (Key){"attention_chunk_size", "attention.chunk_size"}, &chunk, error);
+    Status status = param_integer(source, KEY, &chunk, error);
     if (status) return status;
     if (chunk < 1 || chunk > INT32_MAX)
-        return error_set(error, STATUS_FILE, "%s: chunks of %lld tokens", source->path, (long long)chunk);
+        return error_set(error, STATUS_FILE, "%s: %s is %lld; palaver takes 1 to %d", source->path,
+                         source_key(source, KEY, text), (long long)chunk, INT32_MAX);
     model->chunk = (int)chunk;
     if (source->config) unread_take_key(source, NULL, "layer_types");
     const bool listed = types && !json_is_null(types);
@@ -182,12 +186,12 @@ Status model_read_windows(Model *model, const ParamSource *source, Error *error)
     // null in config.json means none; an absent key means the configuration class's default.
     bool said = !source->config || json_object_get(source->config, "sliding_window") != NULL;
     int64_t window = said ? 0 : source->architecture->default_window;
-    Status status =
-        param_integer(source, (Key){"sliding_window", "attention.sliding_window"}, &window, error);
+    char text[KEY_SIZE];
+    Status status = param_integer(source, WINDOW, &window, error);
     if (status) return status;
     if (window < 0 || window > INT32_MAX) {
-        return error_set(error, STATUS_FILE, "%s: a sliding window of %lld tokens", source->path,
-                         (long long)window);
+        return error_set(error, STATUS_FILE, "%s: %s is %lld; palaver takes 0 to %d", source->path,
+                         source_key(source, WINDOW, text), (long long)window, INT32_MAX);
     }
     model->sliding_window = (int)window;
     return !source->config ? windows_from_gguf(model, source, (int)window, error)

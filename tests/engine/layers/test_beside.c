@@ -114,7 +114,8 @@ static void a_config_that_cannot_be_is_refused(void **state) {
         {"{\"ssm_multipliers\": [1.0, null, 1.0, 1.0, 1.0]}",
          "ssm_multipliers should be a list of 5 numbers"},
         {"{\"time_step_limit\": [0.001, 0.1]}", "time_step_limit asks for other limits"},
-        {"{\"num_hidden_layers\": 600}", "600 layers of two parts each; palaver takes 512"},
+        {"{\"num_hidden_layers\": 600}",
+         "600 layers of two parts each (num_hidden_layers); palaver takes 512"},
         {"{\"mamba_dt_rank\": 4}", "does not know what mamba_dt_rank means for a falcon_h1 model"},
     };
     refuse_configs(GOLDEN_STATE_SPACE "/falcon_h1", CASES, sizeof CASES / sizeof *CASES);

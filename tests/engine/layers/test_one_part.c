@@ -100,7 +100,7 @@ static void a_config_that_cannot_be_is_refused(void **state) {
         {"{\"hybrid_override_pattern\": \"M-M*-X\"}",
          "hybrid_override_pattern: layer 5 is none of \"mamba\" (M), \"attention\" (*), \"mlp\" (-) and "
          "\"moe\" (E)"},
-        {"{\"hybrid_override_pattern\": \"M-M--M\"}", "none of 6 layers attends"},
+        {"{\"hybrid_override_pattern\": \"M-M--M\"}", "none of 6 layers attends (hybrid_override_pattern)"},
         {"{\"hybrid_override_pattern\": \"E-M*-M\"}", "moe_intermediate_size is missing"},
         {"{\"hybrid_override_pattern\": null}", "layers_block_type should name 6 layers, and names 0"},
         {"{\"layers_block_type\": [\"mamba\", \"mlp\", \"mamba\", \"attention\", \"mlp\", \"conv\"]}",
@@ -120,13 +120,16 @@ static void a_config_that_cannot_be_is_refused(void **state) {
         {"{\"sliding_window\": 8}", "sliding_window asks for windows"},
         {"{\"moe_latent_size\": 16}", "moe_latent_size asks for experts of latents"},
         {"{\"n_shared_experts\": 2}", "n_shared_experts asks for another number of experts"},
+        {"{\"layer_norm_epsilon\": -1}", "layer_norm_epsilon, the norm's epsilon, is -1"},
+        {"{\"attention_head_dim\": 15}", "a head has 15 elements (attention_head_dim)"},
         {"{\"time_step_min\": -1}", "time_step_min is -1; it must not be negative"},
         {"{\"time_step_limit\": [0.0, 100.0]}", "time_step_limit asks for other limits"},
         {"{\"mamba_d_state\": 17}", "does not know what mamba_d_state means for a nemotron_h model"},
         {"{\"full_attention_interval\": 4}", "does not know what full_attention_interval means"},
     };
     static const ConfigRefusal MOE[] = {
-        {"{\"n_group\": 4}", "4 groups of 6 experts"},
+        {"{\"n_group\": 4}",
+         "2 (num_experts_per_tok) of 6 experts (n_routed_experts) in 1 (topk_group) of 4 groups (n_group)"},
     };
     refuse_configs(GOLDEN_STATE_SPACE "/nemotron_h", DENSE, sizeof DENSE / sizeof *DENSE);
     refuse_configs(GOLDEN_STATE_SPACE "/nemotron_h-moe", MOE, sizeof MOE / sizeof *MOE);

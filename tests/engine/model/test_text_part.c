@@ -158,7 +158,8 @@ static void what_is_neither_is_refused(void **state) {
     static const struct {
         const char *change, *further, *message;
     } CASES[] = {
-        {"{\"model_type\": \"llava\"}", NULL, "a llava model around a gemma3_text model"},
+        {"{\"model_type\": \"llava\"}", NULL,
+         "a llava model (model_type) around a gemma3_text model (text_config.model_type)"},
         {"{\"model_type\": 3}", NULL, "does not name what is around its text_config"},
         {"{\"architectures\": [\"Gemma3ForCausalLM\"]}", NULL, "architectures names Gemma3ForCausalLM"},
         {"{\"something\": 3}", NULL, "palaver does not know what something means"},
