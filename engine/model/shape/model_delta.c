@@ -98,9 +98,19 @@ static Status kinds_from_gguf(const Model *model, const ParamSource *source, Lay
     return STATUS_OK;
 }
 
+// An empty list beside the other name says nothing of any layer, as one of another length says too little.
+static Status refuse_empty(const Model *model, const ParamSource *source, Error *error) {
+    const json_t *types = json_object_get(source->config, "layer_types");
+    if (!json_is_array(types) || json_array_size(types) > 0) return STATUS_OK;
+    return error_set(error, STATUS_FILE, "%s: layer_types should name %d layers, and names 0", source->path,
+                     model->shape.n_layers);
+}
+
 static Status read_kinds(const Model *model, const ParamSource *source, LayerHeads *heads, Error *error) {
-    if (source->architecture->one_part) return model_read_parts(model, source, heads, error);
     if (source->architecture->paired) return kinds_of_pairs(model, source, heads, error);
+    const Status status = refuse_empty(model, source, error);
+    if (status) return status;
+    if (source->architecture->one_part) return model_read_parts(model, source, heads, error);
     return source->config ? kinds_from_config(model, source, heads, error)
                           : kinds_from_gguf(model, source, heads, error);
 }

@@ -107,6 +107,9 @@ static void a_config_that_cannot_be_is_refused(void **state) {
          "layers_block_type: layer 5 is none of"},
         {"{\"layers_block_type\": [\"mamba\", \"attention\"]}",
          "layers_block_type should name 6 layers, and names 2"},
+        {"{\"layers_block_type\": [\"mamba\", \"mlp\", \"mamba\", \"attention\", \"mlp\", \"mamba\"], "
+         "\"layer_types\": []}",
+         "layer_types should name 6 layers, and names 0"},
         {"{\"n_groups\": 4}", "6 heads of values (mamba_num_heads) cannot share 4 of keys (n_groups) evenly"},
         {"{\"mamba_head_dim\": 0}", "mamba_head_dim is 0; palaver runs 1 to 256"},
         {"{\"ssm_state_size\": 257}", "ssm_state_size is 257; palaver runs 1 to 256"},
