@@ -174,6 +174,8 @@ typedef struct LayerHeads {
 } LayerHeads;
 
 typedef struct DecoderShape {
+    // Where no layer attends (Mamba 2) n_heads, n_kv_heads and head_dim mean nothing, and where none has a feed-forward part
+    // intermediate_size does not; but they are positive all the same.
     int n_layers, hidden_size, n_heads, n_kv_heads, head_dim, intermediate_size, vocab_size;
     NormKind norm; // of layers, embedding and head
     bool
@@ -350,6 +352,11 @@ static inline int decoder_without_mixer(const DecoderShape *s) {
     int n = 0;
     for (int l = 0; s->heads_of_layers && l < s->n_layers; l++) n += s->heads_of_layers[l].no_mixer;
     return n;
+}
+
+// Layers that attend, or convolve over what lies in the cache's slots. Where there is none these hold positions alone.
+static inline int decoder_attending(const DecoderShape *s) {
+    return s->n_layers - decoder_recurring(s) - decoder_without_mixer(s);
 }
 
 static inline int decoder_least_kv_heads(const DecoderShape *s) {

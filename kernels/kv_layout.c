@@ -12,7 +12,7 @@ static int64_t elements_of(const KvLayout *l) {
 Status kv_layout_check(const KvLayout *l, Error *error) {
     if (l->layout < 0 || l->layout > 3)
         return error_set(error, STATUS_USAGE, "cache layout %d: there are 0, 1, 2 and 3", l->layout);
-    if (l->n_layers < 1 || l->n_kv_heads < 1 || l->head_dim < 1 || l->n_slots < 1)
+    if (l->n_layers < (l->n_recurring > 0 ? 0 : 1) || l->n_kv_heads < 1 || l->head_dim < 1 || l->n_slots < 1)
         return error_set(error, STATUS_USAGE, "cache of %d layers, %d KV heads of %d, %lld slots",
                          l->n_layers, l->n_kv_heads, l->head_dim, (long long)l->n_slots);
     bool quantised = l->type == DTYPE_INT8 || l->type == DTYPE_INT4;

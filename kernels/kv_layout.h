@@ -14,8 +14,8 @@ extern "C" {
 #endif
 
 typedef struct KvLayout {
-    int layout; // 0 … 3
-    int n_layers, n_kv_heads, head_dim;
+    int layout;                         // 0 … 3
+    int n_layers, n_kv_heads, head_dim; // n_layers 0: all layers recur, and slots are of no bytes
     int64_t n_slots;
     DType type;
     int group;        // int8, int4; elsewhere 0

@@ -34,7 +34,7 @@ static int group_of(const CacheOptions *o, int head_dim) {
 static int own_layers(const DecoderShape *shape) {
     int n = shape->n_layers;
     while (shape->heads_of_layers && n > 1 && shape->heads_of_layers[n - 1].lender != n - 1) n--;
-    return n - decoder_recurring(shape) - decoder_without_mixer(shape);
+    return n - decoder_recurring(shape) - decoder_without_mixer(shape); // 0: none attends
 }
 
 // What divides the heads of all layers.
@@ -89,8 +89,8 @@ static Status open_host(KvCache *cache, const DecoderShape *shape, Error *error)
     const bool apart = cache->layout.n_recurring || decoder_without_mixer(shape);
     size_t n_pages = (size_t)cache->n_pages;
     cache->layers = calloc((size_t)n_layers, sizeof *cache->layers);
-    if (apart) {
-        cache->apart = calloc((size_t)cache->layout.n_layers, sizeof *cache->apart);
+    if (apart) { // one more, for there may be none
+        cache->apart = calloc((size_t)cache->layout.n_layers + 1, sizeof *cache->apart);
         if (!cache->apart)
             return error_set(error, STATUS_MEMORY, "no memory for the tables of %d layers",
                              cache->layout.n_layers);
@@ -117,6 +117,7 @@ static Status open_host(KvCache *cache, const DecoderShape *shape, Error *error)
 static Status alloc_layers(const KvCache *cache, int64_t bytes, void **memory, Error *error) {
     const Ops *ops = cache->backend->ops;
     const KvLayout *l = &cache->layout;
+    if (l->n_layers == 0) return STATUS_OK; // of no bytes
     const int n_parts = l->layout == WHOLE_SLOTS ? 1 : l->n_layers;
     // A head's piece: of one slot, or, where heads lie apart, of all.
     const int64_t slots = l->layout == HEADS_APART ? l->n_slots : 1,

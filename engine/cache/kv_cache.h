@@ -52,12 +52,12 @@ typedef struct KvBranch {
 typedef struct KvCache {
     Backend *backend;
     KvLayout layout;
-    KvLayer *layers;           // host [n_layers]
-    KvLayer *apart;            // host [layout.n_layers] those that have slots, where others recur; else NULL
-    void *memory, *scales;     // backend memory of all layers
-    void *key_rounding;        // likewise; NULL: none
-    void *score_bases;         // likewise
-    void *sink_scores;         // likewise
+    KvLayer *layers;       // host [n_layers]
+    KvLayer *apart;        // host [layout.n_layers + 1] those that have slots, where others recur; else NULL
+    void *memory, *scales; // backend memory of all layers
+    void *key_rounding;    // likewise; NULL: none
+    void *score_bases;     // likewise
+    void *sink_scores;     // likewise
     int32_t *slot_positions;   // backend memory [layout.n_slots]
     void *states;              // likewise [layout.n_recurring, n_states, state_floats]; NULL: no layer recurs
     int32_t *state_references; // [n_states] marks that a state has

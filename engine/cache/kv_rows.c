@@ -12,7 +12,9 @@ static int64_t planes_of(const KvLayout *l) {
     return planes[l->layout];
 }
 
+// 0 where no layer has any.
 static int64_t row_elements(const KvLayout *l) {
+    if (l->n_layers == 0) return 0;
     return kv_layout_planes(l) * (int64_t)l->n_layers * l->n_kv_heads * l->head_dim / planes_of(l);
 }
 

@@ -278,6 +278,13 @@ static void test_slots(const Ops *cuda, const Case *c) {
              &error);
     }
     report(c->name, "copy_slots", !same_caches(&a, &b), 0);
+    for (int i = 0; i < N; i++) to[i] = i * 2 + 1;
+    for (int i = 0; i < 2; i++) { // of no layer: positions alone
+        Side *s = i ? &b : &a;
+        must(s->ops->copy_slots(s->backend, &(CacheSlots){s->kv, 0, s->slot_positions, from, N}, to, &error),
+             &error);
+    }
+    report(c->name, "copy_slots of no layer", !same_caches(&a, &b), 0);
     for (int i = 0; i < 2; i++) {
         Side *s = i ? &b : &a;
         must(s->ops->shift_keys(s->backend, &(CacheSlots){s->kv, TEST_LAYERS, s->slot_positions, from, N},

@@ -85,12 +85,23 @@ __global__ void copy_slots_kernel(CacheCall call, UsualHeads usual, int32_t *slo
         slot_positions[call.to[blockIdx.x]] = slot_positions[call.from[blockIdx.x]];
 }
 
+// Where no layer has slots these hold positions alone: a thread a slot.
+__global__ void copy_positions_kernel(CacheCall call, int n, int32_t *slot_positions) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) slot_positions[call.to[i]] = slot_positions[call.from[i]];
+}
+
 Status cuda_copy_slots(Backend *backend, const CacheSlots *from, const int32_t *to, Error *error) {
     CudaBackend *cuda = cuda_backend(backend);
     CacheCall call;
-    if (from->n < 1 || from->n_layers < 1) return STATUS_OK;
+    if (from->n < 1) return STATUS_OK;
     Status status = upload_call(cuda, from, to, &call, error);
     if (status) return error_prefix(error, "copy_slots: ");
+    if (from->n_layers < 1) {
+        copy_positions_kernel<<<(unsigned)(from->n + 127) / 128, 128, 0, cuda->device.stream>>>(
+            call, from->n, from->slot_positions);
+        return CUDA_LAUNCHED(error, "copy_slots: positions of %d slots", from->n);
+    }
     const DecoderShape *s = cuda->shape;
     dim3 grid((unsigned)from->n, (unsigned)most_kv_heads(s, from), (unsigned)from->n_layers);
     copy_slots_kernel<<<grid, 64, 0, cuda->device.stream>>>(call, UsualHeads{s->n_kv_heads, s->head_dim},

@@ -1,6 +1,6 @@
 // States of layers that recur, with a backend without arithmetic: a state holds a hash of the text that has led to it. After
 // any walk of growing, cutting, forking, taking back and coming back, a step goes on from the state of just the tokens before
-// it, and writes one that nobody else looks at.
+// it, and writes one that nobody else looks at. So it is where no layer attends, and slots hold positions alone.
 #include "tests/support/kernels/host_memory.h"
 #include "tests/support/test.h"
 #include "engine/cache/kv_rows.h"
@@ -8,11 +8,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_TOKENS = 96, N_WALKERS = 4, N_LAYERS = 5, N_RECURRING = 3, N_STORED = 1 }; // the last has no mixer
+enum { MAX_TOKENS = 96, N_WALKERS = 4, N_LAYERS = 5, N_RECURRING = 3 };
+
+static int n_stored; // of the layers those that have slots
 
 static Status fake_copy(Backend *backend, const CacheSlots *from, const int32_t *to, Error *error) {
     (void)backend, (void)to, (void)error;
-    assert_int_equal(from->n_layers, N_STORED); // those that have slots
+    assert_int_equal(from->n_layers, n_stored);
     for (int l = 0; l < from->n_layers; l++) assert_true(from->layers[l].k && !from->layers[l].recurs);
     return STATUS_OK;
 }
@@ -23,11 +25,12 @@ static const Ops fake_ops = {.alloc = host_memory_alloc,
                              .read = host_memory_write, // either way a copy
                              .copy_slots = fake_copy};
 static Backend fake = {.ops = &fake_ops};
-static const LayerHeads heads[N_LAYERS] = {{.n_kv_heads = 1, .head_dim = 2, .lender = 0, .recurs = true},
-                                           {.n_kv_heads = 1, .head_dim = 2, .lender = 1},
-                                           {.n_kv_heads = 1, .head_dim = 2, .lender = 2, .recurs = true},
-                                           {.n_kv_heads = 1, .head_dim = 2, .lender = 3, .recurs = true},
-                                           {.n_kv_heads = 1, .head_dim = 2, .lender = 4, .no_mixer = true}};
+// The last has no mixer; the second attends, or has none either.
+static LayerHeads heads[N_LAYERS] = {{.n_kv_heads = 1, .head_dim = 2, .lender = 0, .recurs = true},
+                                     {.n_kv_heads = 1, .head_dim = 2, .lender = 1},
+                                     {.n_kv_heads = 1, .head_dim = 2, .lender = 2, .recurs = true},
+                                     {.n_kv_heads = 1, .head_dim = 2, .lender = 3, .recurs = true},
+                                     {.n_kv_heads = 1, .head_dim = 2, .lender = 4, .no_mixer = true}};
 static const DecoderShape shape = {
     .n_layers = N_LAYERS,
     .n_heads = 1,
@@ -41,16 +44,28 @@ typedef struct Walker {
     int32_t log[MAX_TOKENS];
 } Walker;
 
+static int one_attends(void **state) {
+    (void)state;
+    heads[1].no_mixer = false, n_stored = 1;
+    return 0;
+}
+static int none_attends(void **state) {
+    (void)state;
+    heads[1].no_mixer = true, n_stored = 0;
+    return 0;
+}
+
 static KvCache open_cache(int window, int page_size, int n_sequences) {
     Error error = {0};
     KvCache cache;
     CacheOptions options = cache_options(DTYPE_F32);
     options.paged = page_size > 0, options.page_size = page_size, options.n_sequences = n_sequences;
     if (kv_cache_open(&fake, &options, &shape, window, &cache, &error)) fail_msg("%s", error.message);
-    assert_int_equal(cache.layout.n_layers, N_STORED);
+    assert_int_equal(cache.layout.n_layers, n_stored);
+    assert_int_equal(decoder_attending(&shape), n_stored);
     assert_int_equal(cache.layout.n_recurring, N_RECURRING);
     assert_true(cache.layers[N_LAYERS - 1].recurs && !cache.layers[N_LAYERS - 1].states);
-    assert_ptr_equal(kv_layer_attending(cache.layers, N_LAYERS), &cache.layers[1]);
+    assert_ptr_equal(kv_layer_attending(cache.layers, N_LAYERS), &cache.layers[n_stored]);
     assert_int_equal(cache.layout.state_floats, 1 * (2 + 2 + 3) + 2 * 3);
     return cache;
 }
@@ -255,7 +270,7 @@ static void states_go_to_a_file_and_come_back(void **test) {
     talk(&cache, &walkers[0], 20, 3);
     const KvRows from = {&cache, &walkers[0].sequence, 23};
     const int64_t bytes = kv_rows_bytes(&cache.layout, 23);
-    assert_int_equal(bytes, 23 * 2 * 2 * 4 + N_RECURRING * 13 * 4);
+    assert_int_equal(bytes, n_stored * 23 * 2 * 2 * 4 + N_RECURRING * 13 * 4);
     char *stream = malloc((size_t)bytes);
     for (int64_t at = 0; at < bytes; at += 7)
         assert_int_equal(kv_rows_read(&from, at, bytes - at < 7 ? bytes - at : 7, stream + at, &error),
@@ -273,12 +288,36 @@ static void states_go_to_a_file_and_come_back(void **test) {
     close_cache(&cache, walkers, 2);
 }
 
+// Whatever the layout and the type.
+static void slots_of_no_layer_have_no_bytes(void **test) {
+    (void)test;
+    static const DType types[] = {DTYPE_F32, DTYPE_F16, DTYPE_INT8, DTYPE_INT4};
+    for (int i = 0; i < 16; i++) {
+        CacheOptions options = cache_options(types[i % 4]);
+        KvCache cache;
+        Error error = {0};
+        options.layout = i / 4;
+        if (kv_cache_open(&fake, &options, &shape, 90, &cache, &error)) fail_msg("%s", error.message);
+        const KvLayout *l = &cache.layout;
+        assert_true(!cache.memory && !cache.scales && cache.states && cache.slot_positions);
+        assert_int_equal(kv_layout_bytes(l) + kv_layout_scale_bytes(l), 0);
+        assert_int_equal(kv_rows_bytes(l, 23), N_RECURRING * 13 * 4);
+        assert_int_equal(kv_cache_bytes(l), l->n_slots * 4 + l->n_states * N_RECURRING * 13 * 4);
+        assert_false(kv_layer_attending(kv_cache_stored(&cache), l->n_layers)->rotate_keys);
+        kv_cache_close(&cache);
+        assert_int_equal(host_memory_allocated, 0);
+    }
+}
+
+#define OF_BOTH(TEST) cmocka_unit_test_setup(TEST, one_attends), cmocka_unit_test_setup(TEST, none_attends)
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_step_goes_on_from_its_own_text),
-        cmocka_unit_test(turns_can_be_taken_back_to_where_they_begin),
-        cmocka_unit_test(one_sequence_never_lacks_a_state),
-        cmocka_unit_test(states_go_to_a_file_and_come_back),
+        OF_BOTH(every_step_goes_on_from_its_own_text),
+        OF_BOTH(turns_can_be_taken_back_to_where_they_begin),
+        OF_BOTH(one_sequence_never_lacks_a_state),
+        OF_BOTH(states_go_to_a_file_and_come_back),
+        cmocka_unit_test_setup(slots_of_no_layer_have_no_bytes, none_attends),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
