@@ -169,7 +169,9 @@ Status engine_describe_softmax(const Engine *engine, char *text, size_t size, Er
     Status status = engine->backend->ops->softmax_counts(engine->backend, &counts, error);
     if (status) return status;
     for (int l = 0; l < n_layers; l++) n_based += engine->cache.layers[l].score_bases != NULL;
-    if (!engine->calibration.bases)
+    if (decoder_attending(&engine->model->shape) == 0)
+        snprintf(text, size, "none: no layer attends");
+    else if (!engine->calibration.bases)
         snprintf(text, size, "running maxima%s",
                  engine->wants_unified ? ": a bias by distance has no base" : "");
     else

@@ -110,9 +110,10 @@ enum { CONVOLUTION_MOST_TAPS = 8 };
 // With `adds` a token adds to the state instead of correcting it: a state space (Mamba 2; Dao & Gu, arXiv:2405.21060), whose
 // C, B and x are q, k and v. Its [q | k | v] are silu(conv_bias + Σ …), of no other lengths, β is softplus(w_decay·h +
 // decay_bias), or least_step where that is more, and stands in γ as well; there is no w_beta, and
-//     S ← γ·S + k·(β·v);  y = norm((qᵀ·S + skip·v)·silu(attn_gate·h); state_norm),
+//     S ← γ·S + k·(β·v);  y = norm((qᵀ·S + skip·v)·silu(attn_gate·h + attn_gate_bias); state_norm),
 // a RMS norm over all heads of values that share a head of keys, with a weight for each of their elements; without state_norm
-// (Falcon-H1) it is not normed; and y is multiplied by `scale`.
+// (Falcon-H1) it is not normed; and y is multiplied by `scale`. Its products may have biases (use_bias of Mamba2Mixer of
+// transformers): c[t] = [wq·h + bq | wk·h + bk | wv·h + bv], and decay_bias is then the sum of its two; x += wo·y + bo.
 // What a token leaves for those behind it is not in the cache's slots: it is a state of the whole text before them
 // (KvLayer.states), which can be gone on from, and not be cut.
 typedef struct DeltaRule {

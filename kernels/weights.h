@@ -93,7 +93,8 @@ typedef struct LayerWeights {
     // Of a layer that recurs (DeltaRule in kernels/decoder_shape.h), whose wq and wk are [n_key_heads*key_dim, hidden_size],
     // wv and attn_gate [n_value_heads*value_dim, hidden_size], wo [hidden_size, n_value_heads*value_dim], and conv
     // [1, channels*taps]: [n_value_heads, hidden_size] both, [n_value_heads] both, [value_dim]. Of one that adds, which has no
-    // w_beta, state_norm is [n_value_heads*value_dim] or absent, conv_bias [channels] or absent, and skip [n_value_heads].
+    // w_beta, state_norm is [n_value_heads*value_dim] or absent, conv_bias [channels] or absent, and skip [n_value_heads]; bq,
+    // bk, bv and attn_gate_bias, as long as their matrices have rows, may be there.
     Matrix w_beta, w_decay, decay_rate, decay_bias, state_norm, skip;
     // What the token's own part of a per-layer embedding (below) adds: [size, hidden_size], [hidden_size, size],
     // [hidden_size]; absent: nothing.

@@ -29,6 +29,8 @@ static void print_positions(const Model *m, FILE *out) {
     if (s->rope.rotary_dim == 0) {
         if (s->alibi)
             fputs("positions     by ALiBi\n", out);
+        else if (decoder_attending(s) == 0)
+            fputs("positions     by the order in which states take tokens in\n", out);
         else
             fprintf(out, "positions     %d, learned\n", s->n_positions);
         return;
@@ -129,9 +131,13 @@ static void print_architecture(const Model *m, FILE *out) {
     if (l->rank > 0)
         fprintf(out, "%d heads of %d, values of %d, from latents of %d, feed-forward %d\n", s->n_heads,
                 l->plain_dim + s->rope.rotary_dim, l->value_dim, l->rank, s->intermediate_size);
-    else
+    else if (decoder_attending(s) > 0)
         fprintf(out, "%d heads of %d (%d for keys and values), feed-forward %d\n", s->n_heads, s->head_dim,
                 s->n_kv_heads, s->intermediate_size);
+    else if (!layer_heads(s, 0).no_ffn)
+        fprintf(out, "none attends, feed-forward %d\n", s->intermediate_size);
+    else
+        fputs("none attends or has a feed-forward part\n", out);
     print_layer_heads(m, out);
     print_experts(m, out);
     fprintf(out, "vocabulary    %d%s\n", s->vocab_size, m->tied_head ? ", head tied to the embedding" : "");
@@ -147,10 +153,12 @@ static void print_architecture(const Model *m, FILE *out) {
     fprintf(out, "extras        ");
     print_further(m, out);
     fprintf(out, "%s%s%s%s%s%s%s%s norm eps %g\n", m->seen_both_ways ? "prompt seen both ways, " : "",
-            m->qkv_bias ? "QKV bias, " : "", m->o_bias ? "output bias, " : "",
-            m->ffn_bias ? "feed-forward bias, " : "", m->output_bias ? "head bias, " : "",
-            m->qk_norm ? "QK norm, " : "", s->parallel_residual ? "parallel residual, " : "",
-            s->norm == NORM_LAYER ? "layer" : "RMS",
+            m->qkv_bias     ? "QKV bias, "
+            : m->state_bias ? "biases of products, "
+                            : "",
+            m->o_bias ? "output bias, " : "", m->ffn_bias ? "feed-forward bias, " : "",
+            m->output_bias ? "head bias, " : "", m->qk_norm ? "QK norm, " : "",
+            s->parallel_residual ? "parallel residual, " : "", s->norm == NORM_LAYER ? "layer" : "RMS",
             (double)s->norm_eps * m->residual_scale * m->residual_scale);
     if (m->other_parts[0] != '\0') fprintf(out, "left alone    %s\n", m->other_parts);
 }
@@ -231,6 +239,10 @@ static void print_memory(const Model *m, FILE *out) {
         if (kv_cache_layout(&options, &m->shape, 2048, &layout, NULL)) continue;
         const int64_t states = kv_layout_states_bytes(&layout) * layout.n_recurring;
         if (states > 0 && i == 0) print_states(&layout, out);
+        if (layout.n_layers == 0) { // of whichever type
+            fputs("cache         positions alone, 4 B a token\n", out);
+            return;
+        }
         fprintf(out, "%-13s %s %.1f KB a token", i ? "" : "cache", dtype_name(types[i]),
                 (double)(kv_cache_bytes(&layout) - states) / 2048 / 1e3);
         for (int64_t size = 2048; size <= m->context_length && size <= 131072; size *= 4)

@@ -87,7 +87,12 @@ typedef enum Module {
 enum { BIAS_QKV = 1, BIAS_O = 2, BIAS_FFN = 4, BIAS_NORM = 8, BIAS_OUTPUT = 16, BIAS_CONV = 32 };
 
 // How a model knows where a token stands.
-typedef enum PositionKind { POSITIONS_ROPE, POSITIONS_LEARNED, POSITIONS_ALIBI } PositionKind;
+typedef enum PositionKind {
+    POSITIONS_ROPE,
+    POSITIONS_LEARNED,
+    POSITIONS_ALIBI,
+    POSITIONS_OF_STATES, // by the order in which states take tokens in: nothing attends
+} PositionKind;
 
 typedef struct Key {
     const char *hf;   // of config.json, NULL: none
@@ -230,6 +235,10 @@ typedef struct Architecture {
     // Sizes of a state space where config.json does not say them. value_dim 0: heads of values have together the hidden size
     // times mamba_expand, or so many elements as mamba_d_ssm says; else a size of their own.
     DeltaRule usual_space;
+    // Every layer is a state space alone (Mamba 2), with a size of heads of its own that is to fit mamba_expand as well, and
+    // perhaps biases, as mamba_proj_bias says. Files do not say how many heads attend and how wide a feed-forward part is; GGUF
+    // files say 0.
+    bool spaces_alone;
     double
         least_step; // time_step_min of config.json is DeltaRule.least_step, and this without it; 0: there is none
     bool

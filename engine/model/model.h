@@ -80,6 +80,7 @@ typedef struct Model {
     int usual_intermediate;  // of layers that are not twice as wide
     bool conv_bias;          // of layers that convolve
     bool state_norm;         // of state spaces
+    bool state_bias;         // likewise, of their products
     bool same_values;        // layers without a window have keys for values
     int chunk;               // tokens of those chunks; 0: no layer has them
     float *unit_norm; // [shape.head_dim] ones, where heads are normed without weights; NULL: they are not

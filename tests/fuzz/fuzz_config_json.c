@@ -20,8 +20,9 @@ static void check(const Model *model) {
         shape->intermediate_size < 1)
         abort();
     if (shape->n_kv_heads < 1 || shape->n_heads % shape->n_kv_heads != 0) abort();
-    bool turned = shape->n_positions == 0 && !shape->alibi;
-    if (turned ? shape->rope.rotary_dim < 2 : shape->rope.rotary_dim != 0) abort();
+    const bool turned = shape->n_positions == 0 && !shape->alibi,
+               needless = decoder_attending(shape) == 0 && shape->rope.rotary_dim == 0;
+    if (turned ? shape->rope.rotary_dim < 2 && !needless : shape->rope.rotary_dim != 0) abort();
     if (shape->rope.rotary_dim > decoder_most_head_dim(shape) || shape->rope.rotary_dim % 2 != 0) abort();
     if (shape->rope.other_rotary_dim < 0 || shape->rope.other_rotary_dim > shape->rope.rotary_dim) abort();
     if (shape->n_positions < 0 || shape->n_positions > model->context_length) abort();

@@ -231,7 +231,7 @@ def random_weights(model, name, dtype):
             value *= (2 if any(part in key for part in ("q_proj", "k_proj", "query_key_value")) else 1) / math.sqrt(shape[1])
         state[key] = torch.from_numpy(np.asarray(value, np.float32)).to(dtype).contiguous()
     if model.config.tie_word_embeddings:
-        state["lm_head.weight"] = next(state[key] for key in ("model.embed_tokens.weight", "transformer.word_embeddings.weight")
+        state["lm_head.weight"] = next(state[key] for key in ("model.embed_tokens.weight", "transformer.word_embeddings.weight", "backbone.embeddings.weight")
                                        if key in state)
     return state
 

@@ -52,7 +52,8 @@ DELTA = {name: f"delta/{name}" for name in ("qwen3_next", "qwen3_next-apart", "q
 # Of make_state_space.py, likewise.
 STATE_SPACE = {name: f"state_space/{name}" for name in ("granite4-h", "granite4-h-moe", "granite4-h-rope", "granite4", "nemotron_h",
                                                          "nemotron_h-moe", "nemotron_h-steps", "nemotron_h-attends", "falcon_h1", "falcon_h1-norm",
-                                                         "falcon_h1-tied")}
+                                                         "falcon_h1-tied", "mamba2", "mamba2-tied", "mamba2-biased",
+                                                         "granite4-h-none")}
 GONE = "absent" # of a key that is taken out
 FULL, SLIDING = "full_attention", "sliding_attention"
 YARN = dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=16)
@@ -453,6 +454,36 @@ PARTS = [
     (dict(moe_latent_size=16), None), (dict(moe_latent_size=None), True), (dict(n_shared_experts=2), None), (dict(n_shared_experts=1), True),
     (dict(layers_block_type=["other"] * 6), None), (dict(layers_block_type=["mlp"]), None), (dict(layers_block_type=None), None),
     (dict(layers_block_type=3), None), (dict(layer_types=["mlp"]), None)]
+# Of Mamba 2.
+ALONE = [
+    (dict(n_groups=1), None), (dict(n_groups=4), False), (dict(n_groups=0), False), (dict(n_groups=GONE), None), (dict(n_groups=None), None),
+    (dict(mamba_n_groups=1), None), (dict(num_heads=2), False), (dict(num_heads=0), False), (dict(num_heads=GONE), False), (dict(num_heads=None), None),
+    (dict(mamba_num_heads=2), None), (dict(num_attention_heads=3), None), (dict(num_key_value_heads=3), None), (dict(head_dim=8), False),
+    (dict(head_dim=GONE), None), (dict(head_dim=None), None), (dict(head_dim="auto"), None), (dict(num_heads=12, head_dim=8), None),
+    (dict(state_size=4), False), (dict(state_size=GONE), False), (dict(ssm_state_size=4), None), (dict(conv_kernel=2), None), (dict(conv_kernel=9), False),
+    (dict(conv_kernel=GONE), None), (dict(mamba_d_conv=2), None), (dict(expand=1), False), (dict(expand=GONE), True), (dict(expand=2.0), None),
+    (dict(expand=None), None), (dict(mamba_expand=1), None), (dict(chunk_size=3), True), (dict(chunk_size=GONE), True), (dict(use_conv_bias=None), None),
+    (dict(use_conv_bias=True), None), (dict(use_conv_bias=False), None), (dict(use_conv_bias=GONE), None), (dict(mamba_conv_bias=False), None),
+    (dict(use_bias=True), None), (dict(use_bias=False), None), (dict(use_bias=None), None), (dict(use_bias=GONE), None), (dict(mamba_proj_bias=True), None),
+    (dict(bias=True), None), (dict(hidden_act="silu"), True), (dict(hidden_act="gelu"), None), (dict(hidden_act=GONE), True), (dict(hidden_act=None), None),
+    (dict(activation="relu"), None), (dict(layer_norm_epsilon=0.3), True), (dict(layer_norm_epsilon=GONE), True), (dict(layer_norm_epsilon=None), None),
+    (dict(rms_norm=True), True), (dict(rms_norm=False), None), (dict(norm_before_gate=True), True), (dict(norm_before_gate=False), True),
+    (dict(residual_in_fp32=False), True), (dict(residual_in_fp32=GONE), True), (dict(rescale_prenorm_residual=True), None), (dict(time_step_rank="auto"), True),
+    (dict(time_step_rank=5), True), (dict(time_step_min=0.9), True), (dict(time_step_max=0.01), True), (dict(time_step_floor=0.5), True),
+    (dict(time_step_limit=[0.0, INFINITE]), True), (dict(time_step_limit=[0.0, 0.05]), None), (dict(time_step_limit=[0.9, INFINITE]), None),
+    (dict(time_step_limit=None), None), (dict(time_step_limit=[]), None), (dict(time_step_limit=GONE), True), (dict(time_step_scale=2.0), True),
+    (dict(time_step_init_scheme="constant"), True), (dict(intermediate_size=77), True), (dict(max_position_embeddings=64), None),
+    (dict(layer_types=["mamba"] * 3), None), (dict(layers_block_type=["mamba"] * 3), None), (dict(layer_types=None), None), (dict(layer_types=[]), None),
+    (dict(hybrid_override_pattern="MMM"), None), (dict(hidden_size=GONE), False), (dict(hidden_size=40), False), (dict(vocab_size=GONE), False),
+    (dict(num_hidden_layers=GONE), False), (dict(num_hidden_layers=2), None), (dict(num_hidden_layers=4), False), (dict(d_state=4), None),
+    (dict(mamba_hidden_act="gelu"), None), (dict(ssm_cfg=dict(layer="Mamba2")), None), (dict(moe_intermediate_size=8), None),
+    (dict(attention_dropout=0.1), None), (dict(sliding_window=4), None), (dict(position_embedding_type="rope"), None)]
+OWN.update({
+    "mamba2": ALONE, "mamba2-tied": ALONE, "mamba2-biased": ALONE,
+    "granite4-h-none": [(dict(layer_types=[MAMBA] * 2), True), (dict(layer_types=[LINEAR_KIND] * 2), True), (dict(layer_types=[MAMBA, ATTENTION]), False),
+                        (dict(layers_block_type=[MAMBA] * 2), True), (dict(layer_types=[ATTENTION] * 2), None), (dict(num_key_value_heads=4), True),
+                        (dict(position_embedding_type="rope"), None), (dict(attention_multiplier=0.5), None), (dict(head_dim=8), None)],
+})
 LETTERS = {"M": MAMBA, "*": ATTENTION, "-": "mlp", "E": "moe"}
 OWN.update({
     "nemotron_h": PARTS + [(dict(hybrid_override_pattern=GONE, layers_block_type=[LETTERS[part] for part in "M-M*-M"]), True),
@@ -638,8 +669,6 @@ def defaults(kinds):
             today.update(head_dim=128)
         if kind == "deepseek_v2": # which has no number of experts for a token
             today.update(num_experts_per_tok=6)
-        if kind == "granitemoehybrid": # of which no layer attends
-            today.update(layer_types=[LINEAR_KIND] * 31 + [FULL])
         found.append(("5", today))
         if kind == "ministral3": # of today
             continue
@@ -680,7 +709,7 @@ def main():
     for name, models, kinds in (("", MODELS, MODELS), ("dense_", DENSE, dense), ("experts_", EXPERTS, ["llama4_text" if name == "llama4" else name for name in EXPERTS]),
                                 ("latent_", LATENT, LATENT), ("convolution_", CONVOLUTION, ["lfm2", "lfm2_moe"]),
                                 ("delta_", DELTA, ["qwen3_next", "qwen3_5_text", "qwen3_5_moe_text"]),
-                                ("state_space_", STATE_SPACE, ["granitemoehybrid", "nemotron_h", "falcon_h1"])):
+                                ("state_space_", STATE_SPACE, ["granitemoehybrid", "nemotron_h", "falcon_h1", "mamba2"])):
         if not wanted or (name or "first").rstrip("_") in wanted:
             write_set(name, models, kinds)
     with open(os.path.join(OUT, "PROVENANCE.txt"), "w") as f:

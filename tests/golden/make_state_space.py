@@ -6,7 +6,7 @@ in the form of its makers' own files or of transformers', golden.json and transf
 same weights under the names and in the order of llama.cpp's converter: rates of decay instead of their logarithms, and negated,
 a norm by group, gates and what they multiply apart, the rows of queries and keys permuted. It adds seeds of the same kinds to
 tests/fuzz/corpus/. Layers of Nemotron-H are one part alone each, in folders and in GGUF; into the matrices of Falcon-H1's GGUF files
-its numbers are multiplied.
+its numbers are multiplied. Mamba 2 has nothing but state spaces, and one model of Granite's nothing that attends.
 
 usage: make_state_space.py [NAME …]  (needs numpy, torch, transformers, safetensors, gguf; all of them: writes PROVENANCE.txt)
 """
@@ -99,6 +99,27 @@ make_dense.MODELS.update({
     "falcon_h1-one": dict(rope_theta=10000.0, rope_scaling=None, **dict(FALCON, num_hidden_layers=1, mamba_n_heads=1, mamba_d_head=80, mamba_d_conv=2)),
 })
 
+# Granite 4 H whose files do not say which layers attend: none does.
+make_dense.MODELS["granite4-h-none"] = dict(mamba_n_heads=6, mamba_d_head=16, mamba_d_state=8, mamba_n_groups=2, mamba_conv_bias=True,
+                                            position_embedding_type="nope", tie_word_embeddings=True, **DENSE, **dict(SIZES, num_hidden_layers=2))
+
+# Mamba 2: layers are state spaces alone.
+NO_HEADS = dict(num_attention_heads=None, num_key_value_heads=None, intermediate_size=None, max_position_embeddings=None)
+MAMBA2 = dict(model_type="mamba2", hidden_size=48, num_hidden_layers=3, num_heads=6, head_dim=16, n_groups=2, state_size=16, conv_kernel=4, expand=2,
+              chunk_size=16, layer_norm_epsilon=1e-5, hidden_act="silu", use_bias=False, use_conv_bias=True, tie_word_embeddings=False)
+make_dense.MODELS.update({
+    # As its makers' own files have it, with what its class does not look at.
+    "mamba2": {**NO_HEADS, **MAMBA2, "intermediate_size": 96, "norm_before_gate": True, "rms_norm": True, "rescale_prenorm_residual": False,
+               "residual_in_fp32": True, "time_step_floor": 0.0001, "time_step_init_scheme": "random", "time_step_limit": [0.0, INFINITE],
+               "time_step_max": 0.1, "time_step_min": 0.3, "time_step_rank": 256, "time_step_scale": 1.0},
+    # As transformers 5 saves it; one group, a tied head, and a large epsilon.
+    "mamba2-tied": {**NO_HEADS, **MAMBA2, "num_heads": 4, "head_dim": 24, "n_groups": 1, "state_size": 24, "conv_kernel": 3,
+                    "layer_norm_epsilon": 0.01, "time_step_rank": 3, "tie_word_embeddings": True},
+    # Biases of all products, none in the convolution, and sizes that are not said.
+    "mamba2-biased": {**NO_HEADS, **{key: MAMBA2[key] for key in ("model_type", "hidden_size", "num_hidden_layers")}, "num_heads": 8, "head_dim": 12,
+                      "state_size": 8, "use_bias": True, "use_conv_bias": False},
+})
+
 make_delta.ROUTERS += ("mixer.gate",)
 usual_weights = make_dense.random_weights
 # A class that knows experts has numbers of them also where no layer is of them.
@@ -111,6 +132,8 @@ make_dense.class_config = lambda values: usual_config({key: value for key, value
 
 def in_own_names(state, config, kind):
     """Experts as the makers' own files have them, which transformers 5 saves as well."""
+    if kind == "mamba2":
+        return state
     if kind == "nemotron_h":
         own = {"mtp.layers.0.enorm.weight": torch.ones(config.hidden_size)} if config.num_nextn_predict_layers else {}
         for key, value in state.items():
@@ -134,7 +157,7 @@ PLAIN = {"mamba.A_log": "ssm_a", "mamba.D": "ssm_d", "mamba.dt_bias": "ssm_dt.bi
 def begin_gguf(name, architecture, config):
     writer = gguf.GGUFWriter(os.path.join(OUT, f"{name}.gguf"), architecture)
     writer.add_name(f"palaver golden {name}")
-    writer.add_context_length(config.max_position_embeddings)
+    writer.add_context_length(getattr(config, "max_position_embeddings", None) or 2**20) # what the converter says of texts without an end
     writer.add_vocab_size(config.vocab_size)
     writer.add_embedding_length(config.hidden_size)
     writer.add_block_count(config.num_hidden_layers)
@@ -232,6 +255,18 @@ FALCON_NAMES = {"self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "sel
 FALCON_HEAD = {"model.embed_tokens.weight": "token_embd.weight", "model.final_layernorm.weight": "output_norm.weight", "lm_head.weight": "output.weight"}
 
 
+def make_mamba2_gguf(name, config, state):
+    writer = begin_gguf(name, "mamba2", config)
+    writer.add_feed_forward_length(0)
+    writer.add_head_count(0)
+    writer.add_layer_norm_rms_eps(config.layer_norm_epsilon)
+    add_space(writer, config.conv_kernel, config.state_size, config.n_groups, config.num_heads * config.head_dim, config.num_heads)
+    for key, tensor in state.items():
+        if key != "lm_head.weight" or not config.tie_word_embeddings:
+            add_tensor(writer, *nemotron_tensor(config, key.replace("backbone.", "model."), tensor.float().numpy()), tensor.dtype)
+    finish(writer)
+
+
 def falcon_multiplied(config, key, value):
     """As the converter does, but that products stay float32."""
     if "mamba.in_proj" in key:
@@ -309,6 +344,7 @@ def make_corpus():
     for name in make_dense.MODELS:
         shutil.copyfile(os.path.join(OUT, name, "config.json"), os.path.join(corpus, "fuzz_config_json", name))
     make_small_nemotron(os.path.join(corpus, "fuzz_gguf", "nemotron_h_moe.gguf"))
+    make_small_mamba2(os.path.join(corpus, "fuzz_gguf", "mamba2.gguf"))
     writer = gguf.GGUFWriter(os.path.join(corpus, "fuzz_gguf", "granitehybrid.gguf"), "granitehybrid")
     writer.add_context_length(64)
     writer.add_embedding_length(8)
@@ -377,12 +413,35 @@ def make_small_nemotron(path):
     finish(writer)
 
 
+def make_small_mamba2(path):
+    writer = gguf.GGUFWriter(path, "mamba2")
+    writer.add_context_length(64)
+    writer.add_embedding_length(8)
+    writer.add_block_count(2)
+    writer.add_feed_forward_length(0)
+    writer.add_head_count(0)
+    writer.add_layer_norm_rms_eps(1e-5)
+    add_space(writer, 3, 4, 1, 16, 2)
+    shapes = {"token_embd.weight": (8, 8), "output_norm.weight": (8,)}
+    for layer in range(2):
+        own = {"attn_norm.weight": (8,), "ssm_in.weight": (42, 8), "ssm_conv1d.weight": (24, 3), "ssm_conv1d.bias": (24,), "ssm_dt.bias": (2,),
+               "ssm_a": (2, 1), "ssm_d": (2, 1), "ssm_norm.weight": (1, 16), "ssm_out.weight": (8, 16)}
+        shapes.update({f"blk.{layer}.{name}": shape for name, shape in own.items()})
+    rng = rng_of("small", "gguf")
+    for name, shape in shapes.items():
+        value = rng.standard_normal(shape)
+        writer.add_tensor(name, (-np.exp(value) if name.endswith("ssm_a") else value).astype(np.float32))
+    finish(writer)
+
+
 def make_one(name, report, index):
     config, _, state = make_dense.make_model(name, report, index)
     if name in ("nemotron_h", "nemotron_h-moe"): # of the others no GGUF file can have what they are made for
         make_nemotron_gguf(name, config, state)
     elif name in ("falcon_h1", "falcon_h1-norm"):
         make_falcon_gguf(name, config, state)
+    elif name in ("mamba2", "mamba2-tied"): # llama.cpp has no biases of products
+        make_mamba2_gguf(name, config, state)
     elif name.startswith("granite"):
         make_gguf(name, config, state)
 

@@ -1,5 +1,6 @@
 // State spaces (Mamba 2) among layers that attend: Granite 4 H, dense and with experts, of whose models some have layers that
 // attend only; Nemotron-H, dense and with experts, whose layers are one part alone each; and Falcon-H1, whose layers have both.
+// And Mamba 2 itself, which has nothing else.
 #include "engine/model/architectures/architectures.h"
 
 #define STATE_SPACE_NAMES                                                                                    \
@@ -176,6 +177,48 @@ static const Architecture ROWS[] = {
      .scales = {.embedding = 1, .logits = 1},
      .norm_eps = 1e-5,
      .default_context = 8192},
+    // Its class norms what the gate was multiplied with, whatever norm_before_gate says, and has no least step of time: what its
+    // files say of steps is how weights began. A text may be of any length; the context is what llama.cpp's converter says.
+    {.name = "mamba2",
+     .gguf = "mamba2",
+     .base = "backbone.",
+     .layer = "layers.%d.",
+     .modules = {[MODULE_ATTN_NORM] = "norm",
+                 [MODULE_DELTA_QKV_GATE] = "mixer.in_proj",
+                 [MODULE_DELTA_CONV] = "mixer.conv1d",
+                 [MODULE_DELTA_NORM] = "mixer.norm",
+                 [MODULE_DELTA_OUT] = "mixer.out_proj",
+                 [MODULE_DELTA_RATES] = "mixer.A_log",
+                 [MODULE_DELTA_BIAS] = "mixer.dt_bias",
+                 [MODULE_DELTA_SKIP] = "mixer.D",
+                 [MODULE_EMBEDDING] = "embeddings",
+                 [MODULE_NORM] = "norm_f",
+                 [MODULE_OUTPUT] = "lm_head"},
+     .aliases = {{"rms_norm_eps", "layer_norm_epsilon"},
+                 {"mamba_n_groups", "n_groups"},
+                 {"mamba_n_heads", "num_heads"},
+                 {"mamba_d_head", "head_dim"},
+                 {"mamba_d_state", "state_size"},
+                 {"mamba_d_conv", "conv_kernel"},
+                 {"mamba_expand", "expand"},
+                 {"mamba_conv_bias", "use_conv_bias"},
+                 {"mamba_proj_bias", "use_bias"}},
+     .fixed = {{NULL, {"hidden_act"}, 0, "another activation", "silu"},
+               {NULL, {"rms_norm"}, 1, "states without norms"},
+               {NULL, {"rescale_prenorm_residual"}, 0, "weights that its class divides while it loads them"},
+               {NULL, {NULL, "attention.head_count"}, 0, "layers that attend"},
+               {NULL, {NULL, "feed_forward_length"}, 0, "feed-forward parts"}},
+     .ignored = {"chunk_size", "intermediate_size", "norm_before_gate", "residual_in_fp32", "time_step_floor",
+                 "time_step_init_scheme", "time_step_max", "time_step_min", "time_step_rank",
+                 "time_step_scale"},
+     .recurs = true,
+     .state_space = true,
+     .spaces_alone = true,
+     .usual_space = {.n_key_heads = 8, .n_value_heads = 128, .key_dim = 128, .value_dim = 64, .taps = 4},
+     .fixed_act = true,
+     .positions = POSITIONS_OF_STATES,
+     .norm_eps = 1e-5,
+     .default_context = 1 << 20},
 };
 
 const ArchitectureFamily architectures_state_space = {ROWS, sizeof ROWS / sizeof *ROWS};

@@ -365,6 +365,20 @@ static void default_to_experts(DecoderShape *shape, const ParamSource *source) {
         shape->intermediate_size = (int)size->integer;
 }
 
+// Whether files of a model of which no layer attends or has a feed-forward part say it.
+static bool is_of_spaces(const Size *size) {
+    return size->offset == SHAPE(n_layers) || size->offset == SHAPE(hidden_size) ||
+           size->offset == SHAPE(vocab_size);
+}
+
+// What then means nothing: sizes for which every backend has kernels.
+static void fill_unused(DecoderShape *shape) {
+    enum { USUAL_HEAD = 64 };
+    shape->n_heads = shape->n_kv_heads = 1;
+    shape->head_dim = USUAL_HEAD;
+    shape->intermediate_size = shape->hidden_size;
+}
+
 Status model_read_shape(Model *model, const ParamSource *source, Error *error) {
     DecoderShape *shape = &model->shape;
     const Architecture *a = source->architecture;
@@ -373,12 +387,14 @@ Status model_read_shape(Model *model, const ParamSource *source, Error *error) {
         shape->n_layers = (int)model_count_parts(source); // which is said once
     for (size_t i = 0; i < sizeof SIZES / sizeof *SIZES && !status; i++) {
         bool is_intermediate = SIZES[i].offset == SHAPE(intermediate_size); // the last: hidden_size is known
+        if (a->spaces_alone && !is_of_spaces(&SIZES[i])) continue;
         if (is_intermediate && a->ffn_ratio * (int64_t)shape->hidden_size <= MAX_INTERMEDIATE)
             shape->intermediate_size = a->ffn_ratio * shape->hidden_size;
         if (is_intermediate && !source->config && a->experts.there && a->experts.layers == EXPERTS_IN_ALL)
             default_to_experts(shape, source);
         status = read_size(shape, source, &SIZES[i], error);
     }
+    if (a->spaces_alone) fill_unused(shape);
     if (!status) status = leave_further_layers(shape, source, error);
     if (!status && a->paired) status = pair_layers(shape, source, error);
     if (a->ffn_halved) shape->intermediate_size /= 2;

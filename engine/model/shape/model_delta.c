@@ -1,5 +1,5 @@
-// Layers that recur instead of attending, by the delta rule (Qwen3-Next, Qwen 3.5) or as state spaces (Granite 4): which they
-// are, and their sizes.
+// Layers that recur instead of attending, by the delta rule (Qwen3-Next, Qwen 3.5) or as state spaces (Granite 4, Mamba 2): which
+// they are, and their sizes.
 #include "engine/model/config/param.h"
 #include "engine/model/config/unread.h"
 #include "engine/model/model_internal.h"
@@ -27,15 +27,27 @@ static Status kinds_by_interval(const Model *model, const ParamSource *source, L
     return STATUS_OK;
 }
 
+// Of keys by which a class cannot go if they are null.
+static Status refuse_null(const ParamSource *source, const char *const names[2], Error *error) {
+    for (int i = 0; i < 2 && source->config; i++)
+        if (json_is_null(json_object_get(source->config, names[i])))
+            return param_refuse_null(source, NULL, names[i], error);
+    return STATUS_OK;
+}
+
 // The first of two recurs, the second attends beside it.
 static Status kinds_of_pairs(const Model *model, const ParamSource *source, LayerHeads *heads, Error *error) {
-    static const char *const NEVER_NULL[] = {"layer_types", "head_dim"}; // by which its class cannot go
-    for (int i = 0; i < 2 && source->config; i++)
-        if (json_is_null(json_object_get(source->config, NEVER_NULL[i])))
-            return param_refuse_null(source, NULL, NEVER_NULL[i], error);
+    static const char *const NEVER_NULL[] = {"layer_types", "head_dim"};
     for (int l = 0; l < model->shape.n_layers; l++)
         heads[l].recurs = heads[l].no_ffn = l % 2 == 0, heads[l].beside = l % 2 == 1;
-    return STATUS_OK;
+    return refuse_null(source, NEVER_NULL, error);
+}
+
+// All are state spaces alone.
+static Status kinds_alone(const Model *model, const ParamSource *source, LayerHeads *heads, Error *error) {
+    static const char *const NEVER_NULL[] = {"layer_types", "hidden_act"};
+    for (int l = 0; l < model->shape.n_layers; l++) heads[l].recurs = heads[l].no_ffn = true;
+    return refuse_null(source, NEVER_NULL, error);
 }
 
 // What layer_types calls a layer that recurs, and one that attends: as transformers 5 has them, then as files of state spaces
@@ -110,24 +122,10 @@ static Status read_kinds(const Model *model, const ParamSource *source, LayerHea
     if (source->architecture->paired) return kinds_of_pairs(model, source, heads, error);
     const Status status = refuse_empty(model, source, error);
     if (status) return status;
+    if (source->architecture->spaces_alone) return kinds_alone(model, source, heads, error);
     if (source->architecture->one_part) return model_read_parts(model, source, heads, error);
     return source->config ? kinds_from_config(model, source, heads, error)
                           : kinds_from_gguf(model, source, heads, error);
-}
-
-// Which of these says it, in GGUF without the architecture before it.
-static const char *kinds_key(const ParamSource *source) {
-    char text[KEY_SIZE];
-    const Architecture *a = source->architecture;
-    if (source->config) {
-        const char *types = source_config_key(source, "layer_types");
-        const json_t *said = json_object_get(source->config, types);
-        const bool silent = !a->state_space && (!said || json_is_null(said));
-        return a->one_part ? model_parts_key(source) : silent ? INTERVAL.hf : types;
-    }
-    if (a->state_space) return "attention.head_count_kv";
-    return checkpoint_meta(source->checkpoint, source_gguf_key(source, RECURRENT, text)) ? RECURRENT
-                                                                                         : INTERVAL.gguf;
 }
 
 // ---- sizes -------------------------------------------------------------------------------------------------
@@ -193,16 +191,20 @@ static Status read_whole(const ParamSource *source, int64_t expanded, int64_t *a
 // In config.json of a state space they have together the hidden size, expanded, unless it says how many.
 static Status read_expanded(DeltaRule *d, int hidden_size, const ParamSource *source, Error *error) {
     static const char HEAD[] = "mamba_d_head";
-    const json_t *head = json_object_get(source->config, HEAD);
-    const bool follows = !head || (json_is_string(head) && strcmp(json_string_value(head), "auto") == 0);
+    const int usual = source->architecture->usual_space.value_dim;
+    const char *own = source_config_key(source, HEAD), *n_key = source_config_key(source, "mamba_n_heads"),
+               *expand_key = source_config_key(source, "mamba_expand");
+    const json_t *head = json_object_get(source->config, own);
+    const bool follows =
+        usual == 0 && (!head || (json_is_string(head) && strcmp(json_string_value(head), "auto") == 0));
     int64_t expand = 2, all, dim;
     Status status = param_integer(source, (Key){"mamba_expand", NULL}, &expand, error);
     if (status) return status;
     if (expand < 1 || expand > 64) return refuse_size(source, "mamba_expand", expand, 64, error);
     status = read_whole(source, expand * hidden_size, &all, error);
     if (status) return status;
-    dim = all / d->n_value_heads;
-    unread_take_key(source, NULL, HEAD);
+    dim = usual > 0 ? usual : all / d->n_value_heads;
+    unread_take_key(source, NULL, own);
     if (!follows) status = param_integer(source, (Key){HEAD, NULL}, &dim, error);
     if (status) return status;
     if (dim < 1 || dim > MOST_DIM) return refuse_size(source, HEAD, dim, MOST_DIM, error);
@@ -212,10 +214,9 @@ static Status read_expanded(DeltaRule *d, int hidden_size, const ParamSource *so
                          d->n_value_heads, (long long)dim, HEAD, (long long)all);
     if (dim * d->n_value_heads != all)
         return error_set(error, STATUS_FILE,
-                         "%s: %d heads of %lld (mamba_n_heads, %s) are not %lld times the hidden size of %d "
-                         "(mamba_expand)",
-                         source->path, d->n_value_heads, (long long)dim, HEAD, (long long)expand,
-                         hidden_size);
+                         "%s: %d heads of %lld (%s, %s) are not %lld times the hidden size of %d (%s)",
+                         source->path, d->n_value_heads, (long long)dim, n_key, own, (long long)expand,
+                         hidden_size, expand_key);
     d->value_dim = (int)dim;
     return STATUS_OK;
 }
@@ -224,7 +225,7 @@ static Status read_expanded(DeltaRule *d, int hidden_size, const ParamSource *so
 static Status read_space_values(DeltaRule *d, int hidden_size, const ParamSource *source, Error *error) {
     static const Key HEAD = {"mamba_d_head", NULL};
     int64_t dim = source->architecture->usual_space.value_dim;
-    if (dim == 0) return read_expanded(d, hidden_size, source, error);
+    if (dim == 0 || source->architecture->spaces_alone) return read_expanded(d, hidden_size, source, error);
     Status status = param_integer(source, HEAD, &dim, error);
     if (!status && (dim < 1 || dim > MOST_DIM)) status = refuse_size(source, HEAD.hf, dim, MOST_DIM, error);
     d->value_dim = (int)dim;
@@ -325,6 +326,8 @@ static Status read_conv_bias(Model *model, const ParamSource *source, Error *err
     model->conv_bias = source->config;
     model->state_norm = !source->architecture->paired;
     Status status = param_bool(source, (Key){"mamba_conv_bias", NULL}, &model->conv_bias, error);
+    if (!status && source->architecture->spaces_alone)
+        status = param_bool(source, (Key){"mamba_proj_bias", NULL}, &model->state_bias, error);
     if (status || !source->config || !source->architecture->paired) return status;
     status = param_bool(source, (Key){"mamba_rms_norm", NULL}, &model->state_norm, error);
     if (!status) status = param_bool(source, (Key){BEFORE, NULL}, &before, error);
@@ -353,10 +356,11 @@ Status model_read_delta(Model *model, const ParamSource *source, Error *error) {
         attends |= !heads[l].recurs && !heads[l].no_mixer;
         recurs |= heads[l].recurs;
     }
-    if (!status && !attends)
-        status = error_set(error, STATUS_UNSUPPORTED,
-                           "%s: none of %d layers attends (%s); palaver runs models of which one does",
-                           source->path, s->n_layers, kinds_key(source));
+    if (!status && !attends && !recurs) // so only layers of one part can be
+        status = error_set(
+            error, STATUS_UNSUPPORTED,
+            "%s: none of %d layers attends or recurs (%s); palaver runs models of which one does",
+            source->path, s->n_layers, source->config ? model_parts_key(source) : "attention.head_count_kv");
     if (status || !differ) { // where all attend they are alike
         free(heads);
         if (turns) free(ropes);

@@ -251,6 +251,36 @@ static Status take_slices(const DeltaReader *r, Error *error) {
     return STATUS_OK;
 }
 
+// Of a product, where the model has them: a vector.
+static Status take_biases(const DeltaReader *r, Module module, int64_t n, Matrix *to, Error *error) {
+    const CheckpointTensor *tensor = model_find_tensor(r->source, module, r->layer, "bias");
+    if (!r->model->state_bias) return STATUS_OK;
+    return tensor ? model_take_vector(r->model, r->source, tensor, n, to, error)
+                  : model_missing_tensor(r->model, r->source, module, r->layer, "bias", error);
+}
+
+// Of the slices; that of what decides is added to the bias that it has besides, at sums [n_value_heads].
+static Status slice_biases(const DeltaReader *r, float *sums, Error *error) {
+    const DeltaRule *d = r->rule;
+    const int64_t wide = delta_width(d), keys = (int64_t)d->n_key_heads * d->key_dim;
+    const int n = d->n_value_heads;
+    LayerWeights *to = r->to;
+    Matrix all = {0};
+    Status status = take_biases(r, MODULE_DELTA_QKV_GATE, wide + delta_channels(d) + n, &all, error);
+    if (!status) status = take_biases(r, MODULE_DELTA_OUT, r->model->shape.hidden_size, &to->bo, error);
+    if (status || !all.data) return status;
+    to->attn_gate_bias = model_take_first(&all, wide), to->bv = model_take_first(&all, wide);
+    to->bk = model_take_first(&all, keys), to->bq = model_take_first(&all, keys);
+    for (int i = 0; i < n; i++) {
+        float other;
+        quant_load(all.type, all.data, i, 1, &sums[i]);
+        quant_load(to->decay_bias.type, to->decay_bias.data, i, 1, &other);
+        sums[i] += other;
+    }
+    to->decay_bias = (Matrix){.type = DTYPE_F32, .rows = 1, .cols = n, .data = sums};
+    return STATUS_OK;
+}
+
 static Status take_conv_bias(const DeltaReader *r, Error *error) {
     const CheckpointTensor *tensor = model_find_tensor(r->source, MODULE_DELTA_CONV, r->layer, "bias");
     if (r->source->config && !r->model->conv_bias) return STATUS_OK;
@@ -289,7 +319,7 @@ static Status take_state_space(const DeltaReader *r, Error *error) {
     if (!status) status = take_taps(r, error);
     if (!status) status = take_conv_bias(r, error);
     if (!status)
-        status = hold(r->model, r->layer, room_of(&rates) + room_of(&to->conv) + room_of(&to->conv_bias),
+        status = hold(r->model, r->layer, 2 * room_of(&rates) + room_of(&to->conv) + room_of(&to->conv_bias),
                       &memory, error);
     if (!status) status = take_rates(r, (float *)(void *)memory, error);
     if (status) return status;
@@ -297,8 +327,8 @@ static Status take_state_space(const DeltaReader *r, Error *error) {
     status = turn_channels(r, &to->conv, d->taps, &memory, error);
     if (!status) status = turn_channels(r, &to->conv_bias, 1, &memory, error);
     if (!status) status = take_numbers(r, MODULE_DELTA_BIAS, &to->decay_bias, error);
-    if (!status) status = take_numbers(r, MODULE_DELTA_SKIP, &to->skip, error);
-    return status;
+    if (!status) status = slice_biases(r, (float *)(void *)memory, error);
+    return status ? status : take_numbers(r, MODULE_DELTA_SKIP, &to->skip, error);
 }
 
 // ---- together ------------------------------------------------------------------------------------------------

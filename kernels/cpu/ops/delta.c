@@ -16,14 +16,17 @@ typedef struct Delta {
 
 // Some of the channels: those of one head.
 typedef struct Channels {
-    float *rows; // the first token's
+    float *rows;       // the first token's
+    const float *bias; // [n] of the product; NULL: none
     int64_t stride;
     int64_t first; // of all channels
     int n;
 } Channels;
 
-static Channels head_of(float *rows, int64_t n_heads, int head, int dim, int64_t before) {
-    return (Channels){rows + (int64_t)head * dim, n_heads * dim, before + (int64_t)head * dim, dim};
+// bias: of all heads.
+static Channels head_of(float *rows, const float *bias, int64_t n_heads, int head, int dim, int64_t before) {
+    const int64_t own = (int64_t)head * dim;
+    return (Channels){rows + own, bias ? bias + own : NULL, n_heads * dim, before + own, dim};
 }
 
 static float *state_at(const Delta *d, int32_t state) {
@@ -75,7 +78,13 @@ static void convolve(const Delta *d, const StepSequence *s, const Channels *c, c
     }
 }
 
+static void add_bias(const StepSequence *s, const Channels *c) {
+    for (int t = s->first_token; t < s->first_token + s->n_tokens && c->bias; t++)
+        for (int i = 0; i < c->n; i++) c->rows[t * c->stride + i] += c->bias[i];
+}
+
 static void take_channels(const Delta *d, const StepSequence *s, const Channels *c) {
+    add_bias(s, c);
     leave_tail(d, s, c);
     convolve(d, s, c, state_before(d, s));
 }
@@ -90,9 +99,12 @@ static void to_length(const StepSequence *s, const Channels *c, float length) {
     }
 }
 
-// y [n] times silu(gate).
-static void apply_gate(float *y, const float *gate, int n) {
-    for (int i = 0; i < n; i++) y[i] *= gate[i] / (1 + expf(-gate[i]));
+// y [n] times silu(gate + bias), of NULL without it.
+static void apply_gate(float *y, const float *gate, const float *bias, int n) {
+    for (int i = 0; i < n; i++) {
+        const float at = gate[i] + (bias ? bias[i] : 0);
+        y[i] *= at / (1 + expf(-at));
+    }
 }
 
 // y = norm(y)·silu(gate), of one head; where it adds, (y + skip·v)·silu(gate), which is normed with others'.
@@ -100,7 +112,8 @@ static void finish(const Delta *d, int head, const float *v, float *y, const flo
     const int n = d->rule->value_dim;
     for (int i = 0; i < n && d->rule->adds; i++) y[i] += d->layer->skip[head] * v[i];
     if (!d->rule->adds) d->cpu->loops->rms_norm(y, d->layer->state_norm, n, d->rule->norm_eps, y);
-    apply_gate(y, gate, n);
+    const float *bias = d->layer->attn_gate_bias;
+    apply_gate(y, gate, bias ? bias + (int64_t)head * n : NULL, n);
 }
 
 // Where it adds: a token's heads of values that share one of keys are normed together, if they are.
@@ -152,8 +165,8 @@ static void take_keys(void *context, int64_t head, int thread) {
     const Delta *d = context;
     const DeltaRule *r = d->rule;
     const int64_t keys = (int64_t)r->n_key_heads * r->key_dim;
-    const Channels q = head_of(d->q, r->n_key_heads, (int)head, r->key_dim, 0),
-                   k = head_of(d->k, r->n_key_heads, (int)head, r->key_dim, keys);
+    const Channels q = head_of(d->q, d->layer->bq, r->n_key_heads, (int)head, r->key_dim, 0),
+                   k = head_of(d->k, d->layer->bk, r->n_key_heads, (int)head, r->key_dim, keys);
     (void)thread;
     for (int i = 0; i < d->cpu->n_sequences; i++) {
         const StepSequence *s = &d->cpu->sequences[i];
@@ -169,7 +182,7 @@ static void go_on(void *context, int64_t head, int thread) {
     const int64_t keys = (int64_t)r->n_key_heads * r->key_dim;
     const int key_head =
         r->keys_alternate ? (int)head % r->n_key_heads : (int)head / (r->n_value_heads / r->n_key_heads);
-    const Channels v = head_of(d->v, r->n_value_heads, (int)head, r->value_dim, 2 * keys);
+    const Channels v = head_of(d->v, d->layer->bv, r->n_value_heads, (int)head, r->value_dim, 2 * keys);
     for (int i = 0; i < d->cpu->n_sequences; i++) {
         take_channels(d, &d->cpu->sequences[i], &v);
         recur(d, &d->cpu->sequences[i], key_head, (int)head, thread);

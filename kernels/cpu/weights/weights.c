@@ -154,6 +154,7 @@ static void expect_delta(const DecoderShape *s, Layer *layer, Checklist *list) {
     const DeltaRule *d = &s->delta;
     const int64_t hidden = s->hidden_size, keys = (int64_t)d->n_key_heads * d->key_dim,
                   values = delta_width(d), heads = d->n_value_heads, channels = delta_channels(d);
+    const Need of_adding = d->adds ? OPTIONAL : NEVER;
     const Expected rows[] = {
         {"attn_norm", &w->attn_norm, 1, hidden, OPTIONAL, .offset = s->norm_offset,
          .vector = &layer->attn_norm.weight},
@@ -174,14 +175,14 @@ static void expect_delta(const DecoderShape *s, Layer *layer, Checklist *list) {
         {"bo", &w->bo, 1, hidden, OPTIONAL, .vector = &layer->bo},
         {"attn_post_norm", &w->attn_post_norm, 1, hidden, OPTIONAL, .offset = s->norm_offset,
          .vector = &layer->attn_post_norm.weight},
-        {"bq", &w->bq, 1, keys, .need = NEVER},
-        {"bk", &w->bk, 1, keys, .need = NEVER},
-        {"bv", &w->bv, 1, values, .need = NEVER},
+        {"bq", &w->bq, 1, keys, of_adding, .vector = &layer->bq},
+        {"bk", &w->bk, 1, keys, of_adding, .vector = &layer->bk},
+        {"bv", &w->bv, 1, values, of_adding, .vector = &layer->bv},
         {"q_norm", &w->q_norm, 1, d->key_dim, .need = NEVER},
         {"k_norm", &w->k_norm, 1, d->key_dim, .need = NEVER},
         {"v_norm", &w->v_norm, 1, d->value_dim, .need = NEVER},
-        {"conv_bias", &w->conv_bias, 1, channels, d->adds ? OPTIONAL : NEVER, .vector = &layer->conv_bias},
-        {"attn_gate_bias", &w->attn_gate_bias, 1, values, .need = NEVER},
+        {"conv_bias", &w->conv_bias, 1, channels, of_adding, .vector = &layer->conv_bias},
+        {"attn_gate_bias", &w->attn_gate_bias, 1, values, of_adding, .vector = &layer->attn_gate_bias},
     };
     expect(list, rows, sizeof rows);
 }

@@ -124,8 +124,6 @@ static void a_config_that_cannot_be_is_refused(void **state) {
         {"{\"layer_types\": [\"full_attention\", \"linear_attention\", \"conv\", \"linear_attention\"]}",
          "layer_types should name 4 layers, \"linear_attention\" or \"full_attention\""},
         {"{\"layer_types\": null, \"full_attention_interval\": 0}", "full_attention_interval is 0"},
-        {"{\"layer_types\": null, \"full_attention_interval\": 5}",
-         "none of 4 layers attends (full_attention_interval)"},
         {"{\"rope_parameters\": {\"rope_theta\": 10000, \"mrope_width\": 3}}",
          "does not know what rope_parameters.mrope_width means"},
         {"{\"mrope_section\": [1, 1]}", "does not know what mrope_section means"},

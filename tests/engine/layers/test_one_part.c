@@ -100,7 +100,8 @@ static void a_config_that_cannot_be_is_refused(void **state) {
         {"{\"hybrid_override_pattern\": \"M-M*-X\"}",
          "hybrid_override_pattern: layer 5 is none of \"mamba\" (M), \"attention\" (*), \"mlp\" (-) and "
          "\"moe\" (E)"},
-        {"{\"hybrid_override_pattern\": \"M-M--M\"}", "none of 6 layers attends (hybrid_override_pattern)"},
+        {"{\"hybrid_override_pattern\": \"------\"}",
+         "none of 6 layers attends or recurs (hybrid_override_pattern)"},
         {"{\"hybrid_override_pattern\": \"E-M*-M\"}", "moe_intermediate_size is missing"},
         {"{\"hybrid_override_pattern\": null}", "layers_block_type should name 6 layers, and names 0"},
         {"{\"layers_block_type\": [\"mamba\", \"mlp\", \"mamba\", \"attention\", \"mlp\", \"conv\"]}",

@@ -127,7 +127,6 @@ static void a_config_that_cannot_be_is_refused(void **state) {
          "layer_types should name 4 layers"},
         {"{\"layers_block_type\": [\"mamba\", \"attention\", \"mamba\", \"attention\"], \"layer_types\": []}",
          "layer_types should name 4 layers, and names 0"},
-        {"{\"layer_types\": null}", "none of 4 layers attends (layers_block_type)"},
         {"{\"layers_block_type\": [\"mamba\", \"attention\", \"mamba\", \"attention\"]}",
          "does not know what layer_types means"},
         {"{\"num_local_experts\": null}", "num_local_experts is null"},

@@ -42,6 +42,11 @@ typedef struct Where {
     Report *report;
 } Where;
 
+// Biases of layers that recur, which no published model has: they run on the CPU.
+static bool is_refused(const char *model) {
+    return !strcmp(model, "mamba2-biased");
+}
+
 static bool test_model(const Where *where, const char *root, const char *model, const char *golden,
                        const char *golden_of, DType cache) {
     Error error;
@@ -50,7 +55,7 @@ static bool test_model(const Where *where, const char *root, const char *model, 
     Report *report = where->report;
     Status status = golden_model_read(golden, golden_of, &set, &error);
     if (!status) status = golden_model_open(root, model, where->device, cache, &engine, &error);
-    if (status && !(where->some && status == STATUS_UNSUPPORTED)) {
+    if (status && !((where->some || is_refused(model)) && status == STATUS_UNSUPPORTED)) {
         printf("FAILED %s\n", error.message);
         report(model, "open", NAN, 0);
     }
