@@ -50,13 +50,20 @@ static size_t gate_width(const BackendOptions *options) {
 }
 
 template <class Take>
-static void layout_recurring(const DecoderShape *s, size_t tokens, CudaRecurring *r, Take take) {
+static void layout_recurring(const DecoderShape *s, const Card *card, size_t tokens, CudaRecurring *r,
+                             Take take) {
     if (decoder_recurring(s) == 0) return;
-    const size_t keys = (size_t)s->delta.n_key_heads, values = (size_t)s->delta.n_value_heads;
-    r->mixed = (float *)take(tokens * (size_t)delta_channels(&s->delta) * sizeof(float));
+    const size_t keys = (size_t)s->delta.n_key_heads, values = (size_t)s->delta.n_value_heads,
+                 chunks = (tokens + DELTA_CHUNK - 1) / DELTA_CHUNK,
+                 square = DELTA_CHUNK * (DELTA_CHUNK + 8) / 2; // in tiles of 8, up to the diagonal
+    r->mixed = (float *)take(chunks * DELTA_CHUNK * (size_t)delta_channels(&s->delta) * sizeof(float));
     r->rates = (float2 *)take(tokens * values * sizeof(float2));
     r->dots = (float *)take(tokens * keys * sizeof(float));
     r->rows = (float *)take(tokens * 2 * values * sizeof(float));
+    const size_t turned = dispatch_chunks_by_wgmma(card) ? DELTA_CHUNK * (size_t)s->delta.key_dim : 0;
+    r->chunks = (float *)take(chunks * (keys * turned + (s->delta.adds ? keys : 2 * values) * square) *
+                              sizeof(float));
+    r->factors = (float4 *)take(chunks * DELTA_CHUNK * values * sizeof(float4));
 }
 
 // Lays the scratch out for operands of four bytes, the most there may be, and returns its bytes; if base is not
@@ -107,7 +114,7 @@ static size_t layout(CudaBackend *cuda, const BackendOptions *options, char *bas
     CudaRoutes routes = cuda->scratch.routes;
     layout_routes(s, tokens, &routes, take);
     CudaRecurring recurring = {};
-    layout_recurring(s, tokens, &recurring, take);
+    layout_recurring(s, &cuda->device.card, tokens, &recurring, take);
     char *gates = take(tokens * gate_width(options) * sizeof(float));
     if (base) {
         cuda->scratch.gates = gates, cuda->scratch.gate_width = (int64_t)gate_width(options);

@@ -38,10 +38,12 @@ struct CudaRoutes {
 
 // Of models with layers that recur (ops/delta.cuh), what their kernels hand to each other.
 struct CudaRecurring {
-    float *mixed;  // [max_tokens, channels] queries, keys and values behind the convolution
-    float2 *rates; // [max_tokens, n_value_heads] γ and β
-    float *dots;   // [max_tokens, n_key_heads] q·k
-    float *rows;   // [max_tokens, 2·n_value_heads] products of Layer.rates
+    float *mixed;    // [max_tokens, channels] queries, keys and values behind the convolution
+    float2 *rates;   // [max_tokens, n_value_heads] γ and β
+    float *dots;     // [max_tokens, n_key_heads] q·k
+    float *rows;     // [max_tokens, 2·n_value_heads] products of Layer.rates
+    float *chunks;   // of DELTA_CHUNK tokens each, as ops/delta_chunks.cuh has them
+    float4 *factors; // likewise
 };
 
 // Memory of the device that a step works in. Its contents mean nothing to the next one.
@@ -163,6 +165,7 @@ static inline size_t operand_bytes(DType type) {
 
 // ---- shape.cu: STATUS_UNSUPPORTED, unless there are kernels for such layers --------------------------------------------
 
+enum { DELTA_CHUNK = 32 };     // tokens that a prompt of layers that recur takes at once
 enum { DELTA_MOST_DIM = 256 }; // elements of a head's keys, and of its values, in layers that recur
 Status cuda_check_shape(const DecoderShape *shape, Error *error);
 

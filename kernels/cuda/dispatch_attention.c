@@ -76,6 +76,10 @@ bool dispatch_splits_by_wgmma(const Card *card, const SplitRowsCase *c) {
            c->tokens > 1 && c->rows > 8 && !c->evicted && !c->based;
 }
 
+bool dispatch_chunks_by_wgmma(const Card *card) {
+    return has_wgmma(card);
+}
+
 int dispatch_few_tokens(const Card *card, const SplitRowsCase *tile, int n_slots) {
     if (!dispatch_splits_by_wgmma(card, tile) || n_slots > MOST_FEW_SLOTS) return ATTEND_FEW;
     const int blocks = tile->n_kv_heads * ((tile->rows + SPLIT_WGMMA_ROWS - 1) / SPLIT_WGMMA_ROWS),

@@ -66,6 +66,8 @@ static const NamedShape SHAPES[] = {
      &QWEN35_4B},
     {"qwen3.5-35b-a3b", 40, 2048, 16, 2, 256, 512, 248320, 1e7, 262144, false, 256, 8, false, NULL, NULL,
      &QWEN35_35B},
+    {"qwen3-next-80b-a3b", 48, 2048, 16, 2, 256, 512, 151936, 1e7, 262144, false, 512, 10, false, NULL, NULL,
+     &QWEN35_35B},
     {"granite4-h-micro", 40, 2048, 32, 8, 64, 8192, 100352, 1e4, 131072, true, 0, 0, false, NULL, NULL,
      &GRANITE4_H_MICRO},
 };

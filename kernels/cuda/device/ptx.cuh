@@ -135,6 +135,10 @@ __device__ inline void copy_streaming(uint32_t to, const void *from) {
 template <int ID, int THREADS> __device__ inline void named_barrier_sync() {
     asm volatile("bar.sync %0, %1;" ::"n"(ID), "n"(THREADS) : "memory");
 }
+// The same of a number that is known when it runs.
+template <int THREADS> __device__ inline void named_barrier_sync(int id) {
+    asm volatile("bar.sync %0, %1;" ::"r"(id), "n"(THREADS) : "memory");
+}
 // Tells the others that this warp has come, without waiting for them.
 template <int ID, int THREADS> __device__ inline void named_barrier_arrive() {
     asm volatile("bar.arrive %0, %1;" ::"n"(ID), "n"(THREADS) : "memory");

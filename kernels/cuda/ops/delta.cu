@@ -241,7 +241,7 @@ static cudaError_t launch_rules(const CudaBackend *cuda, const DeltaArguments &a
 static bool goes_in_chunks(const CudaBackend *cuda, const DeltaArguments &a) {
     const CudaStep *step = &cuda->step;
     return step->kind == STEP_ANY && !step->padded && step->n_sequences == 1 && cuda->operand != DTYPE_F32 &&
-           delta_chunks_fit(a, 1, a.n_tokens);
+           delta_chunks_fit(a);
 }
 
 // n_rows of a.sequences.
@@ -250,10 +250,12 @@ static cudaError_t launch_all(const CudaBackend *cuda, const DeltaArguments &a, 
     const unsigned tokens = (unsigned)(a.n_tokens + DELTA_WARPS - 1) / DELTA_WARPS;
     const bool few = a.c_type == DTYPE_F32 && a.n_tokens <= DELTA_FEW;
     const auto mix = few ? delta_mix_kernel<true> : delta_mix_kernel<false>;
-    cudaError_t code = launch_dependent(cuda, mix, dim3(tokens, rule->n_key_heads + rule->n_value_heads),
-                                        DELTA_THREADS, 0, a);
-    if (code == cudaSuccess)
-        code = goes_in_chunks(cuda, a) ? delta_chunks(cuda, a, 1, a.n_tokens) : launch_rules(cuda, a, n_rows);
+    const bool chunks = goes_in_chunks(cuda, a);
+    cudaError_t code =
+        chunks ? delta_chunks(cuda, a)
+               : launch_dependent(cuda, mix, dim3(tokens, rule->n_key_heads + rule->n_value_heads),
+                                  DELTA_THREADS, 0, a);
+    if (code == cudaSuccess && !chunks) code = launch_rules(cuda, a, n_rows);
     if (code != cudaSuccess) return code;
     if (rule->adds)
         WITH_OPERAND(cuda, (code = launch_dependent(cuda, delta_added_kernel<T>,
@@ -277,6 +279,7 @@ static DeltaArguments delta_arguments(const CudaBackend *cuda, const Layer *laye
     a.states = kv->states, a.state_floats = delta_state_floats(&a.rule);
     a.between = cuda->scratch.recurring;
     a.raw = (float *)cuda->scratch.wide;
+    a.turns = dispatch_chunks_by_wgmma(&cuda->device.card);
     return a;
 }
 

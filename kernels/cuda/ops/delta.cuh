@@ -3,7 +3,7 @@
 //   products of GEMMs     c = [q | k | v] in scratch.wide; z and the rates in scratch.gates
 //   delta_mix_kernel      convolution, SiLU, lengths of q and k; β, γ, q·k → scratch.recurring; the state's c
 //   delta_rule_kernel     the recurrence, token by token → qᵀ·S in the place of c; the state's S
-//   or delta_chunks()     the same of a long prompt, many tokens at once
+//   or delta_chunks()     both of a long prompt, many tokens at once
 //   delta_end_kernel      y = norm(qᵀ·S)·silu(z)
 //   or delta_added_kernel y = scale·norm((qᵀ·S + skip·v)·silu(z))
 //
@@ -13,6 +13,7 @@
 #ifndef PALAVER_KERNELS_CUDA_OPS_DELTA_CUH
 #define PALAVER_KERNELS_CUDA_OPS_DELTA_CUH
 
+#include "kernels/cuda/activation.cuh"
 #include "kernels/cuda/ops/delta_state.cuh"
 #include "kernels/cuda/ops/products.cuh"
 
@@ -32,9 +33,8 @@ struct DeltaArguments {
     float *states; // KvLayer's, of state_floats each
     int64_t state_floats;
     CudaRecurring between;
-    float *raw;    // [n_tokens, width] qᵀ·S; c may lie there
-    float *chunks; // of delta_chunks()
-    int n_chunks;
+    float *raw; // [n_tokens, width] qᵀ·S; c may lie there
+    bool turns; // dispatch_chunks_by_wgmma()
 };
 
 // What qkv does in a layer that recurs. y [n_tokens, delta_width()].
@@ -45,10 +45,10 @@ Status delta_qkv(CudaBackend *cuda, const Layer *layer, const float *x, const Kv
 bool delta_one_fits(const DeltaRule *rule);
 cudaError_t delta_one(const CudaBackend *cuda, const DeltaArguments &a, int n_rows, void *y);
 
-// delta_chunks.cu: the recurrence of `longest` tokens, the most that one of n_rows sequences has, many at once, behind
-// delta_mix_kernel, to a.raw. Results depend on where steps are cut.
-bool delta_chunks_fit(const DeltaArguments &a, int n_rows, int longest);
-cudaError_t delta_chunks(const CudaBackend *cuda, DeltaArguments a, int n_rows, int longest);
+// delta_chunks.cu: the only sequence of a step, many tokens at once, up to a.raw and the state behind them. Results depend on
+// where steps are cut.
+bool delta_chunks_fit(const DeltaArguments &a);
+cudaError_t delta_chunks(const CudaBackend *cuda, const DeltaArguments &a);
 
 // ---- what a warp or a thread does ----------------------------------------------------------------------------------
 

@@ -25,6 +25,14 @@ __device__ inline float product_at(const void *products, DType type, int64_t i) 
                                : __bfloat162float(((const __nv_bfloat16 *)products)[i]);
 }
 
+// Elements i, …, i + 3, i being a multiple of 4.
+__device__ inline float4 products_at(const void *products, DType type, int64_t i) {
+    if (type == DTYPE_F32) return *(const float4 *)((const float *)products + i);
+    const uint2 halves = *(const uint2 *)((const __half *)products + i);
+    return make_float4(product_at(&halves, type, 0), product_at(&halves, type, 1),
+                       product_at(&halves, type, 2), product_at(&halves, type, 3));
+}
+
 // ---- gate.cu: gates behind attention -----------------------------------------------------------------------------
 
 // A layer's gates, in scratch.gates, as cuda->step.gate names them, for attend().

@@ -24,7 +24,7 @@ static double measure(Side *s, int n_rows, int n) {
     for (int i = 0; i < n_rows; i++)
         sequences[i] = (StepSequence){.first_token = i * n,
                                       .n_tokens = n,
-                                      .n_slots = 1,
+                                      .n_slots = MOST,
                                       .pages = &zero,
                                       .state_from = 2 * i,
                                       .state_to = 2 * i + 1};
