@@ -87,13 +87,14 @@ static void print_convolutions(const DecoderShape *s, FILE *out) {
 
 static void print_recurring(const DecoderShape *s, FILE *out) {
     const DeltaRule *d = &s->delta;
-    const int n = decoder_recurring(s);
-    fprintf(out,
-            "layers        %d of %d recur %s %s: %d heads of %d for queries and "
-            "keys, %d of %d for values, taps over %d tokens\n",
-            n, s->n_layers, d->adds ? "as a state space" : "by the delta rule",
-            layer_has_beside(s, 0) ? "beside one that attends" : "instead of attending", d->n_key_heads,
-            d->key_dim, d->n_value_heads, d->value_dim, d->taps);
+    const char *what = d->adds ? "as a state space" : "by the delta rule";
+    if (layer_has_beside(s, 0)) // one of the files is two here
+        fprintf(out, "layers        all recur %s beside attending", what);
+    else
+        fprintf(out, "layers        %d of %d recur %s instead of attending", decoder_recurring(s),
+                s->n_layers, what);
+    fprintf(out, ": %d heads of %d for queries and keys, %d of %d for values, taps over %d tokens\n",
+            d->n_key_heads, d->key_dim, d->n_value_heads, d->value_dim, d->taps);
 }
 
 // Of layers that are one part alone.
@@ -126,8 +127,9 @@ static void print_layer_heads(const Model *m, FILE *out) {
 static void print_architecture(const Model *m, FILE *out) {
     const DecoderShape *s = &m->shape;
     const Latent *l = &s->latent;
-    fprintf(out, "architecture  %s: %d layer%s, hidden %d, ", m->architecture, s->n_layers,
-            text_plural(s->n_layers), s->hidden_size);
+    const int n_layers = layer_of_files(s, s->n_layers - 1) + 1;
+    fprintf(out, "architecture  %s: %d layer%s, hidden %d, ", m->architecture, n_layers,
+            text_plural(n_layers), s->hidden_size);
     if (l->rank > 0)
         fprintf(out, "%d heads of %d, values of %d, from latents of %d, feed-forward %d\n", s->n_heads,
                 l->plain_dim + s->rope.rotary_dim, l->value_dim, l->rank, s->intermediate_size);

@@ -17,6 +17,10 @@ const Architecture *model_architecture_at(int i);
 Status model_find_architecture(ParamSource *source, Error *error);
 // Sizes, norm, activation and biases into model->shape and its neighbours; checked against each other.
 Status model_read_shape(Model *model, const ParamSource *source, Error *error);
+// Its sizes, checked against each other; the first of these.
+Status model_read_sizes(Model *model, const ParamSource *source, Error *error);
+// What its files must not ask for; once sizes are known.
+Status model_check_refusals(const DecoderShape *shape, const ParamSource *source, Error *error);
 // What the files call a size of the shape, whose key in LLaMA's config.json is `key`; in GGUF without the architecture before
 // it.
 const char *model_size_key(const ParamSource *source, const char *key);

@@ -39,6 +39,29 @@ static void test_inspect(void **state) {
     program_free(&run);
 }
 
+// Layers are counted as the files count them, of which each may be two here; and told apart.
+static void test_inspect_layers(void **state) {
+    static const struct {
+        const char *model, *layers, *kinds;
+    } CASES[] = {
+        {"falcon_h1", "falcon_h1: 2 layers, ", "layers        all recur as a state space beside attending: "},
+        {"granite4-h", "granitemoehybrid: 4 layers, ",
+         "layers        3 of 4 recur as a state space instead of attending: "},
+        {"mamba2", "mamba2: 3 layers, hidden 48, none attends",
+         "layers        3 of 3 recur as a state space instead of attending: "},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+        char command[80];
+        Run run;
+        snprintf(command, sizeof command, "inspect|tests/golden/state_space/%s", CASES[i].model);
+        program_run(&run, command, "");
+        expect_out(&run, CASES[i].layers);
+        expect_out(&run, CASES[i].kinds);
+        program_free(&run);
+    }
+}
+
 static void test_tokenize(void **state) {
     (void)state;
     Run run;
@@ -154,13 +177,10 @@ static void test_config_can_be_read_again(void **state) {
 int main(int argc, char **argv) {
 #define WITH_HOME(test) cmocka_unit_test_setup_teardown(test, program_set_up, program_tear_down)
     const struct CMUnitTest tests[] = {
-        WITH_HOME(test_inspect),
-        WITH_HOME(test_tokenize),
-        WITH_HOME(test_tokenize_can_be_left),
-        WITH_HOME(test_perplexity),
-        WITH_HOME(test_bench_past_the_context),
-        WITH_HOME(test_bench_profile),
-        WITH_HOME(test_config_can_be_read_again),
+        WITH_HOME(test_inspect),       WITH_HOME(test_inspect_layers),
+        WITH_HOME(test_tokenize),      WITH_HOME(test_tokenize_can_be_left),
+        WITH_HOME(test_perplexity),    WITH_HOME(test_bench_past_the_context),
+        WITH_HOME(test_bench_profile), WITH_HOME(test_config_can_be_read_again),
     };
     return test_main("looking", argc, argv, tests);
 }
