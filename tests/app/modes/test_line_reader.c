@@ -235,12 +235,22 @@ static void it_ends_wherever_it_is(void **state) {
     }
 }
 
-// Reads the same pipe until there are no more writers, without ever waiting.
+// The same pipe, opened once more: whoever reads it there never waits.
+static int open_again(int file) {
+    char path[32];
+    snprintf(path, sizeof path, "/proc/self/fd/%d", file);
+    const int again = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    assert_true(again >= 0);
+    return again;
+}
+
+// Reads until there are no more writers.
 static void *steal(void *context) {
-    char path[32], byte;
-    snprintf(path, sizeof path, "/proc/self/fd/%d", *(const int *)context);
-    int file = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-    while (read(file, &byte, 1) != 0) continue;
+    const int file = *(const int *)context;
+    char byte;
+    ssize_t n;
+    do n = read(file, &byte, 1);
+    while (n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR)));
     close(file);
     return NULL;
 }
@@ -252,8 +262,9 @@ static void it_ends_although_others_read(void **state) {
         Error error = {0};
         Reading r = {0};
         begin(&r, 1000, false);
-        pthread_t thief;
-        assert_int_equal(pthread_create(&thief, NULL, steal, &r.file), 0);
+        pthread_t thief; // who may begin when all is over, and r.file closed
+        int again = open_again(r.file);
+        assert_int_equal(pthread_create(&thief, NULL, steal, &again), 0);
         for (int i = 0; i < 500; i++) {
             give(&r, "\n", 1);
             usleep(20);
