@@ -219,7 +219,7 @@ static void print_held(const Model *m, FILE *out) {
         int64_t bytes = conversion_bytes(m, type, WEIGHTS_OWN);
         if (bytes >= 0) fprintf(out, ", %s %.1f MB", conversion_name(type), mega(bytes));
     }
-    if (head >= 0) fprintf(out, "; --head int8 %+.1f MB", mega(head - own));
+    if (head >= 0) fprintf(out, "; --head int8 %.1f MB", mega(head));
     fputc('\n', out);
 }
 

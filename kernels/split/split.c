@@ -63,10 +63,10 @@ static Status check_options(const SplitOptions *o, const BackendOptions *options
     if (o->experts && shape->experts.n == 0)
         return error_set(error, STATUS_UNSUPPORTED, "split: the model has no experts that could lie apart");
     if ((shape->heads_of_layers && !o->experts) || shape->token_size)
-        return error_set(
-            error, STATUS_UNSUPPORTED,
-            "split: a model whose layers differ in more than their weights, or have embeddings of their "
-            "own, runs on one backend");
+        return error_set(error, STATUS_UNSUPPORTED,
+                         "split: a model whose layers differ in more than their weights, recur, or have "
+                         "embeddings of their "
+                         "own, runs on one backend");
     for (int side = 0; side < SPLIT_SIDES; side++)
         if (o->ops[side]->activation_bytes != sizeof(float))
             return error_set(error, STATUS_UNSUPPORTED, "split: %s keeps x in %zu bytes", o->ops[side]->name,

@@ -4,6 +4,7 @@
 #include "kernels/base/text/text.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 // Keys whose null says something to transformers: none of it, or what follows from the others.
@@ -86,4 +87,33 @@ Status param_string(const ParamSource *source, Key key, char *value, size_t size
     status = checkpoint_get_string(source->checkpoint, name, &found, error);
     if (!status && found.data) text_copy_printable(value, size, found.data, found.length);
     return status;
+}
+
+// ---- for messages ----------------------------------------------------------------------------------------
+
+const char *param_json_text(const json_t *value, char text[VALUE_SIZE]) {
+    char *whole = json_dumps(value, JSON_ENCODE_ANY | JSON_ENSURE_ASCII | JSON_REAL_PRECISION(9));
+    snprintf(text, VALUE_SIZE, "%s", quote(whole ? whole : "?").text);
+    free(whole);
+    return text;
+}
+
+const char *param_meta_text(const MetaValue *value, char text[VALUE_SIZE]) {
+    switch (value->type) {
+    case META_INTEGER:
+        snprintf(text, VALUE_SIZE, "%lld", (long long)value->integer);
+        break;
+    case META_NUMBER:
+        snprintf(text, VALUE_SIZE, "%g", value->number);
+        break;
+    case META_BOOL:
+        snprintf(text, VALUE_SIZE, "%s", value->flag ? "true" : "false");
+        break;
+    case META_ARRAY:
+        snprintf(text, VALUE_SIZE, "an array");
+        break;
+    case META_STRING:
+        snprintf(text, VALUE_SIZE, "\"%s\"", quote_bytes(value->string.data, value->string.length).text);
+    }
+    return text;
 }

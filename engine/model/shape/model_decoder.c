@@ -85,7 +85,9 @@ static Status read_biases(Model *model, const ParamSource *source, Error *error)
         if (a->qk_norm_key)
             model->qk_norm = checkpoint_find(source->checkpoint, "blk.0.attn_q_norm.weight") != NULL;
         model->tied_head = checkpoint_find(source->checkpoint, "output.weight") == NULL;
-        biases |= biases_of_gguf(source->checkpoint, a->recurs ? model->shape.n_layers : 1);
+        const unsigned there = biases_of_gguf(source->checkpoint, a->recurs ? model->shape.n_layers : 1);
+        // That of a head that has none is a tensor like any other that nobody knows.
+        biases |= (a->biases | a->bias_keys) & BIAS_OUTPUT ? there : there & ~(unsigned)BIAS_OUTPUT;
     } else {
         const Key keys[] = {{"attention_bias", NULL}, {"mlp_bias", NULL}, {"lm_head_bias", NULL}};
         const unsigned of_key[] = {a->bias_keys & (BIAS_QKV | BIAS_O), a->bias_keys & BIAS_FFN,

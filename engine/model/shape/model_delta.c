@@ -250,6 +250,7 @@ static Status check_limits(const ParamSource *source, Error *error) {
     static const char KEY[] = "time_step_limit";
     const json_t *limits = json_object_get(source->config, KEY), *least = json_array_get(limits, 0),
                  *most = json_object_get(json_array_get(limits, 1), "__float__");
+    char told[VALUE_SIZE];
     unread_take_key(source, NULL, KEY);
     if (!limits) return STATUS_OK;
     if (json_is_null(limits)) return param_refuse_null(source, NULL, KEY, error);
@@ -257,8 +258,8 @@ static Status check_limits(const ParamSource *source, Error *error) {
         json_is_string(most) && strcmp(json_string_value(most), "Infinity") == 0)
         return STATUS_OK;
     return error_set(error, STATUS_UNSUPPORTED,
-                     "%s: %s asks for other limits than 0 and infinity, which palaver cannot run",
-                     source->path, KEY);
+                     "%s: %s asks for other limits than 0 and infinity, which palaver cannot run: it is %s",
+                     source->path, KEY, param_json_text(limits, told));
 }
 
 static Status read_sizes(DeltaRule *d, const DecoderShape *s, const ParamSource *source, Error *error) {

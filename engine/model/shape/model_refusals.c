@@ -26,27 +26,29 @@ static const Fixed FIXED[] = {
     {NULL, {NULL, "rope.scaling.yarn_attn_factor"}, 1, "another YaRN", NULL},
 };
 
-static Status refuse_fixed(const ParamSource *source, const Fixed *fixed, const char *name, Error *error) {
-    return error_set(error, STATUS_UNSUPPORTED, "%s: %s%s%s asks for %s, which palaver cannot run",
+static Status refuse_fixed(const ParamSource *source, const Fixed *fixed, const char *name, const char *value,
+                           Error *error) {
+    return error_set(error, STATUS_UNSUPPORTED, "%s: %s%s%s asks for %s, which palaver cannot run: it is %s",
                      source->path, fixed->object ? fixed->object : "", fixed->object ? "." : "", name,
-                     fixed->other);
+                     fixed->other, value);
 }
 
 static Status check_fixed_meta(const ParamSource *source, const Fixed *fixed, Error *error) {
-    char text[KEY_SIZE];
+    char text[KEY_SIZE], told[VALUE_SIZE];
     const char *name = source_gguf_key(source, fixed->key.gguf, text);
     const MetaValue *value = checkpoint_meta(source->checkpoint, name);
     unread_take_meta(source, name);
     if (!value || (value->type == META_BOOL && value->flag == (fixed->value != 0)) ||
         ((value->type == META_INTEGER || value->type == META_NUMBER) && value->number == fixed->value))
         return STATUS_OK;
-    return refuse_fixed(source, fixed, name, error);
+    return refuse_fixed(source, fixed, name, param_meta_text(value, told), error);
 }
 
 static Status check_fixed(const ParamSource *source, const Fixed *fixed, Error *error) {
     if ((source->config ? fixed->key.hf : fixed->key.gguf) == NULL) return STATUS_OK;
     if (!source->config) return check_fixed_meta(source, fixed, error);
     const json_t *object = source->config, *found;
+    char told[VALUE_SIZE];
     if (fixed->object) object = json_object_get(object, fixed->object);
     found = json_object_get(object, fixed->key.hf);
     unread_take_key(source, fixed->object, fixed->key.hf);
@@ -56,7 +58,7 @@ static Status check_fixed(const ParamSource *source, const Fixed *fixed, Error *
     double value = json_is_boolean(found) ? json_is_true(found) : json_number_value(found);
     if (!fixed->word && (json_is_number(found) || json_is_boolean(found)) && value == fixed->value)
         return STATUS_OK;
-    return refuse_fixed(source, fixed, fixed->key.hf, error);
+    return refuse_fixed(source, fixed, fixed->key.hf, param_json_text(found, told), error);
 }
 
 // What a field of the architecture's gives a meaning of its own.

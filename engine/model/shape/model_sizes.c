@@ -11,6 +11,7 @@ typedef struct Size {
     size_t offset; // of an int in DecoderShape
     int64_t most;  // far beyond any model: what keeps products of sizes in 64 bits
     bool required; // unless its place holds a default
+    bool listed;   // GGUF may tell it for each layer
 } Size;
 
 #define SHAPE(MEMBER) offsetof(DecoderShape, MEMBER)
@@ -18,13 +19,13 @@ typedef struct Size {
 enum { MAX_INTERMEDIATE = 1 << 22 };
 
 static const Size SIZES[] = {
-    {{"num_hidden_layers", "block_count"}, SHAPE(n_layers), MODEL_MAX_LAYERS, true},
-    {{"hidden_size", "embedding_length"}, SHAPE(hidden_size), 1 << 20, true},
-    {{"num_attention_heads", "attention.head_count"}, SHAPE(n_heads), 1 << 16, true},
-    {{"num_key_value_heads", "attention.head_count_kv"}, SHAPE(n_kv_heads), 1 << 16, false},
-    {{"head_dim", "attention.key_length"}, SHAPE(head_dim), 1 << 16, false},
-    {{"vocab_size", NULL}, SHAPE(vocab_size), 1 << 24, false},
-    {{"intermediate_size", "feed_forward_length"}, SHAPE(intermediate_size), MAX_INTERMEDIATE, true},
+    {{"num_hidden_layers", "block_count"}, SHAPE(n_layers), MODEL_MAX_LAYERS, true, false},
+    {{"hidden_size", "embedding_length"}, SHAPE(hidden_size), 1 << 20, true, false},
+    {{"num_attention_heads", "attention.head_count"}, SHAPE(n_heads), 1 << 16, true, true},
+    {{"num_key_value_heads", "attention.head_count_kv"}, SHAPE(n_kv_heads), 1 << 16, false, true},
+    {{"head_dim", "attention.key_length"}, SHAPE(head_dim), 1 << 16, false, false},
+    {{"vocab_size", NULL}, SHAPE(vocab_size), 1 << 24, false, false},
+    {{"intermediate_size", "feed_forward_length"}, SHAPE(intermediate_size), MAX_INTERMEDIATE, true, true},
 };
 
 // In GGUF a size may be told for each layer: where they may differ the first one's is that of most, but for layers that have
@@ -57,13 +58,15 @@ static Status read_size(DecoderShape *shape, const ParamSource *source, const Si
     int64_t value = INT64_MIN;
     int *member = (int *)(void *)((char *)shape + size->offset);
     char text[KEY_SIZE];
-    Status status = source->config ? param_integer(source, size->key, &value, error)
-                                   : read_listed(source, size->key, &value, error);
+    Status status = !source->config && size->listed ? read_listed(source, size->key, &value, error)
+                                                    : param_integer(source, size->key, &value, error);
     if (status) return status;
     const char *name = source_key(source, size->key, text);
     if (value == INT64_MIN) {
         if (!size->required || *member > 0) return STATUS_OK;
-        return error_set(error, STATUS_FILE, "%s: %s is missing", source->path, name);
+        const bool there = !source->config && checkpoint_meta(source->checkpoint, name);
+        return error_set(error, STATUS_FILE, "%s: %s %s", source->path, name,
+                         there ? "is a list of zeros" : "is missing");
     }
     if (value < 1 || value > size->most) {
         return error_set(error, STATUS_FILE, "%s: %s is %lld; palaver takes 1 to %lld", source->path, name,

@@ -157,6 +157,9 @@ static Status wrong_type(const char *what, const char *key, const char *wanted, 
     if (json_is_real(found))
         return error_set(error, STATUS_FILE, "%s: %s should be %s, not the number %g", what, key, wanted,
                          json_real_value(found));
+    const json_t *other = json_object_get(found, "__float__"); // json_load_python()'s
+    const size_t n = json_string_length(other);
+    if (n > 0 && other_number(json_string_value(other), n) == n) is = json_string_value(other);
     return error_set(error, STATUS_FILE, "%s: %s should be %s, not %s", what, key, wanted, is);
 }
 

@@ -98,6 +98,12 @@ static void meta_nine_tokens(Bytes *bytes) {
     for (int i = 0; i < 9; i++) gguf_string(bytes, "t");
 }
 
+// A list where one number is meant.
+static void meta_head_sizes(Bytes *bytes) {
+    gguf_key(bytes, "llama.attention.key_length", 9);
+    bytes_u32(bytes, 4), bytes_u64(bytes, 1), bytes_u32(bytes, 16);
+}
+
 static void meta_short_pattern(Bytes *bytes) {
     gguf_key_u32(bytes, "llama.attention.sliding_window", 5);
     gguf_key(bytes, "llama.attention.sliding_window_pattern", 9);
@@ -232,6 +238,12 @@ static const struct {
     {{.architecture = "gptneox"},
      STATUS_FILE,
      "1 key-value heads (attention.head_count_kv) for 2 attention heads (attention.head_count)"},
+    {{.n_meta = 1, .meta = meta_head_sizes},
+     STATUS_FILE,
+     "llama.attention.key_length should be an integer, the file has an array"},
+    {{.extra = "output.bias", .extra_size = 8, .extra_value = 1},
+     STATUS_UNSUPPORTED,
+     "tensor output.bias has no place in a llama model"},
     {{.extra = "output.weight", .extra_size = 64},
      STATUS_FILE,
      "output.weight: expected [8, 32], file has [64] f32"},
