@@ -152,7 +152,7 @@ __device__ inline void bring_chunks(const DeltaArguments &a, int head, int colum
         end_copies();
         if (i < STAGES - 2) continue;
         await_copies<STAGES - 2>();
-        if (TURNED) show_stores();
+        if constexpr (TURNED) show_stores();
         __syncthreads(); // chunk i - (STAGES - 2) is there, and the one before has been read
     }
 }

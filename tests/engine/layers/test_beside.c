@@ -132,7 +132,7 @@ static void a_gguf_file_that_cannot_be_is_refused(void **state) {
         {"blk.1.attn_norm.weight", 0, 0, "tensor blk.1.attn_norm.weight is missing"},
         {"blk.1.ffn_norm.weight", 0, 0, "tensor blk.1.ffn_norm.weight is missing"},
         {"blk.0.ffn_gate.weight", 0, 0, "tensor blk.0.ffn_gate.weight is missing"},
-        {"blk.0.ssm_conv1d.bias", 0, 0, "tensor blk.0.ssm_conv1d.biat has no place"},
+        {"blk.0.ssm_conv1d.bias", 0, 0, "tensor blk.0.ssm_conv1d.bias is missing"},
     };
     refuse_ggufs(GOLDEN_STATE_SPACE "/falcon_h1.gguf", CASES, sizeof CASES / sizeof *CASES);
 }

@@ -155,7 +155,7 @@ static void a_gguf_file_that_cannot_be_is_refused(void **state) {
         {"blk.2.ssm_dt.bias", 0, 0, "layer 2: tensor ssm_dt.bias is missing"},
         {"blk.2.ssm_in.weight", 0, 0, "tensor blk.2.ssm_in.weight is missing"},
         {"blk.3.ssm_conv1d.weight", 0, 0, "tensor blk.3.ssm_conv1d.weight is missing"},
-        {"blk.3.ssm_conv1d.bias", 0, 0, "tensor blk.3.ssm_conv1d.biat has no place"},
+        {"blk.3.ssm_conv1d.bias", 0, 0, "tensor blk.3.ssm_conv1d.bias is missing"},
         {"blk.3.ssm_norm.weight", 0, 0, "tensor blk.3.ssm_norm.weight is missing"},
         {"blk.3.ssm_out.weight", 0, 0, "tensor blk.3.ssm_out.weight is missing"},
         {"blk.1.attn_q.weight", 0, 0, "tensor blk.1.attn_q.weight is missing"},
