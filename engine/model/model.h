@@ -78,7 +78,7 @@ typedef struct Model {
     LayerHeads *layer_heads; // shape.heads_of_layers; NULL: they are alike
     int global_head_dim;     // of layers without a window, where they differ
     int usual_intermediate;  // of layers that are not twice as wide
-    bool conv_bias;          // of layers that convolve
+    bool conv_bias;          // of layers that convolve, or recur
     bool state_norm;         // of state spaces
     bool state_bias;         // likewise, of their products
     bool same_values;        // layers without a window have keys for values

@@ -54,14 +54,13 @@ static void layout_recurring(const DecoderShape *s, const Card *card, size_t tok
                              Take take) {
     if (decoder_recurring(s) == 0) return;
     const size_t keys = (size_t)s->delta.n_key_heads, values = (size_t)s->delta.n_value_heads,
-                 chunks = (tokens + DELTA_CHUNK - 1) / DELTA_CHUNK,
-                 square = DELTA_CHUNK * (DELTA_CHUNK + 8) / 2; // in tiles of 8, up to the diagonal
+                 chunks = (tokens + DELTA_CHUNK - 1) / DELTA_CHUNK;
     r->mixed = (float *)take(chunks * DELTA_CHUNK * (size_t)delta_channels(&s->delta) * sizeof(float));
     r->rates = (float2 *)take(tokens * values * sizeof(float2));
     r->dots = (float *)take(tokens * keys * sizeof(float));
     r->rows = (float *)take(tokens * 2 * values * sizeof(float));
     const size_t turned = dispatch_chunks_by_wgmma(card) ? DELTA_CHUNK * (size_t)s->delta.key_dim : 0;
-    r->chunks = (float *)take(chunks * (keys * turned + (s->delta.adds ? keys : 2 * values) * square) *
+    r->chunks = (float *)take(chunks * (keys * turned + (s->delta.adds ? keys : 2 * values) * DELTA_LOWER) *
                               sizeof(float));
     r->factors = (float4 *)take(chunks * DELTA_CHUNK * values * sizeof(float4));
 }

@@ -165,7 +165,8 @@ static inline size_t operand_bytes(DType type) {
 
 // ---- shape.cu: STATUS_UNSUPPORTED, unless there are kernels for such layers --------------------------------------------
 
-enum { DELTA_CHUNK = 32 };     // tokens that a prompt of layers that recur takes at once
+// Tokens that a prompt of layers that recur takes at once; floats of a square of them in tiles of 8, up to its diagonal.
+enum { DELTA_CHUNK = 32, DELTA_LOWER = DELTA_CHUNK * (DELTA_CHUNK + 8) / 2 };
 enum { DELTA_MOST_DIM = 256 }; // elements of a head's keys, and of its values, in layers that recur
 Status cuda_check_shape(const DecoderShape *shape, Error *error);
 

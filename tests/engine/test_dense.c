@@ -31,19 +31,17 @@ static void heads_of_two_sizes_in_fewer_bits(void **state) {
     for (int i = 0; i < 9; i++) golden_check_cache(GOLDEN_DENSE, NAMES[i / 3], TYPES[i % 3], BOUNDS[i % 3]);
 }
 
-static const char *const BOTH_LOOPS[] = {"cpu:reference", "cpu:exact", NULL};
-
 // Each runs by name.
 #define FOLDER(NAME, FOLDER_NAME)                                                                            \
     static void NAME(void **state) {                                                                         \
         (void)state;                                                                                         \
-        golden_check_model(GOLDEN_DENSE, FOLDER_NAME, FOLDER_NAME, BOTH_LOOPS);                              \
+        golden_check_model(GOLDEN_DENSE, FOLDER_NAME, FOLDER_NAME, GOLDEN_LOOPS);                            \
     }
 #define BOTH(NAME, FOLDER_NAME)                                                                              \
     FOLDER(NAME, FOLDER_NAME)                                                                                \
     static void NAME##_gguf(void **state) {                                                                  \
         (void)state;                                                                                         \
-        golden_check_model(GOLDEN_DENSE, FOLDER_NAME ".gguf", FOLDER_NAME, BOTH_LOOPS + 1);                  \
+        golden_check_model(GOLDEN_DENSE, FOLDER_NAME ".gguf", FOLDER_NAME, GOLDEN_LOOPS + 1);                \
     }
 BOTH(gemma, "gemma")
 BOTH(gemma2, "gemma2")

@@ -320,11 +320,17 @@ static Status check_sections(const Model *model, const ParamSource *source, Erro
                             source->path, key, model->shape.rope.rotary_dim / 2);
 }
 
-// In GGUF each layer's is simply there, as is its norm.
+// In GGUF the tensors say so, of all layers that recur or of none; norms are simply there.
+static bool has_conv_bias(const Model *model, const ParamSource *source) {
+    for (int l = 0; l < model->shape.n_layers; l++)
+        if (model_find_tensor(source, MODULE_DELTA_CONV, l, "bias")) return true;
+    return false;
+}
+
 static Status read_conv_bias(Model *model, const ParamSource *source, Error *error) {
     static const char BEFORE[] = "mamba_norm_before_gate";
     bool before = true;
-    model->conv_bias = source->config;
+    model->conv_bias = source->config || has_conv_bias(model, source);
     model->state_norm = !source->architecture->paired;
     Status status = param_bool(source, (Key){"mamba_conv_bias", NULL}, &model->conv_bias, error);
     if (!status && source->architecture->spaces_alone)

@@ -281,17 +281,9 @@ static Status slice_biases(const DeltaReader *r, float *sums, Error *error) {
     return STATUS_OK;
 }
 
-// In GGUF the tensors say whether there are such: of all layers that recur or of none.
-static bool has_conv_bias(const DeltaReader *r) {
-    if (r->source->config) return r->model->conv_bias;
-    for (int l = 0; l < r->model->shape.n_layers; l++)
-        if (model_find_tensor(r->source, MODULE_DELTA_CONV, l, "bias")) return true;
-    return false;
-}
-
 static Status take_conv_bias(const DeltaReader *r, Error *error) {
     const CheckpointTensor *tensor = model_find_tensor(r->source, MODULE_DELTA_CONV, r->layer, "bias");
-    if (!has_conv_bias(r)) return STATUS_OK;
+    if (!r->model->conv_bias) return STATUS_OK;
     if (!tensor) return model_missing_tensor(r->model, r->source, MODULE_DELTA_CONV, r->layer, "bias", error);
     return model_take_vector(r->model, r->source, tensor, delta_channels(r->rule), &r->to->conv_bias, error);
 }

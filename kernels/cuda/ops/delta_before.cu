@@ -308,7 +308,7 @@ __global__ void __launch_bounds__(BEFORE_THREADS, 3)
 
 template <int KEY_DIM, bool ADDS>
 static cudaError_t launch_before(const CudaBackend *cuda, const DeltaArguments &a) {
-    const dim3 grid((a.n_tokens + DELTA_CHUNK - 1) / DELTA_CHUNK, a.rule.n_key_heads + a.rule.n_value_heads);
+    const dim3 grid(delta_all_chunks(a), a.rule.n_key_heads + a.rule.n_value_heads);
     return a.c_type == DTYPE_F32
                ? launch_dependent(cuda, delta_before_kernel<KEY_DIM, ADDS, true>, grid, BEFORE_THREADS, 0, a)
                : launch_dependent(cuda, delta_before_kernel<KEY_DIM, ADDS, false>, grid, BEFORE_THREADS, 0,

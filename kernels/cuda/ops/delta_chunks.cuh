@@ -20,8 +20,8 @@
 #include "kernels/cuda/device/ptx.cuh"
 #include "kernels/cuda/ops/delta.cuh"
 
-enum { CHUNK_TILE = 64, CHUNK_LOWER = 10 * CHUNK_TILE }; // floats of T, or of q·k, of a chunk
-static_assert(DELTA_CHUNK == 32, "a lane a token, and ten tiles");
+enum { CHUNK_TILE = 64, CHUNK_LOWER = DELTA_LOWER };
+static_assert(DELTA_CHUNK == 32 && CHUNK_LOWER == 10 * CHUNK_TILE, "a lane a token, and ten tiles");
 
 // Where of a tile's rows of q, k or kᵀ elements 2t and 2t + 1 of row g are.
 __device__ inline int chunk_even(int g, int t) {
@@ -38,7 +38,7 @@ __device__ constexpr int chunk_lower_tile(int c, int j) {
     return (c * (c + 1) / 2 + j) * CHUNK_TILE;
 }
 
-__device__ inline int64_t delta_all_chunks(const DeltaArguments &a) {
+__host__ __device__ inline int delta_all_chunks(const DeltaArguments &a) {
     return (a.n_tokens + DELTA_CHUNK - 1) / DELTA_CHUNK;
 }
 
@@ -49,12 +49,12 @@ __device__ inline float *chunk_turned(const DeltaArguments &a, int chunk, int ke
 }
 template <bool ADDS> __device__ inline float *chunk_products(const DeltaArguments &a, int chunk, int head) {
     const int64_t turned =
-        a.turns ? delta_all_chunks(a) * a.rule.n_key_heads * DELTA_CHUNK * a.rule.key_dim : 0;
+        a.turns ? (int64_t)delta_all_chunks(a) * a.rule.n_key_heads * DELTA_CHUNK * a.rule.key_dim : 0;
     const int heads = ADDS ? a.rule.n_key_heads : a.rule.n_value_heads;
     return a.between.chunks + turned + ((int64_t)chunk * heads + head) * CHUNK_LOWER;
 }
 __device__ inline float *chunk_inverse(const DeltaArguments &a, int chunk, int head) {
-    return chunk_products<false>(a, (int)delta_all_chunks(a) + chunk, head);
+    return chunk_products<false>(a, delta_all_chunks(a) + chunk, head);
 }
 
 // Of a chunk's tokens: β, Γ[i], G[i], Γ[31]/Γ[i].
@@ -146,7 +146,7 @@ __device__ inline void ask_chunk(const DeltaArguments &a, int chunk, int head, i
 template <int KEY_DIM, int COLUMNS, bool TURNED, bool ADDS, int STAGES>
 __device__ inline void bring_chunks(const DeltaArguments &a, int head, int column, int thread,
                                     ChunkTokens<KEY_DIM, COLUMNS, TURNED> (&to)[STAGES]) {
-    const int n = (int)delta_all_chunks(a);
+    const int n = delta_all_chunks(a);
     for (int i = 0, stage = 0; i <= n + STAGES - 2; i++, stage = stage + 1 == STAGES ? 0 : stage + 1) {
         if (i < n) ask_chunk<KEY_DIM, COLUMNS, TURNED, ADDS>(a, i, head, column, thread, &to[stage]);
         end_copies();

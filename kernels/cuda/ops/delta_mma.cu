@@ -151,7 +151,7 @@ __global__ void __launch_bounds__(64 * PAIRS + CHUNK_LOADERS)
     ChunkShared<KEY_DIM, PAIRS> &shared = *(ChunkShared<KEY_DIM, PAIRS> *)memory;
     constexpr int COLUMNS = OF_PAIR * PAIRS;
     const int head = blockIdx.y, first_column = blockIdx.x * COLUMNS, warp = threadIdx.x / 32,
-              n = (a.n_tokens + DELTA_CHUNK - 1) / DELTA_CHUNK;
+              n = delta_all_chunks(a);
     const RecurringSequence s = delta_sequence(a, 0); // the state before is there since begin(), too
     let_next_begin();
     if (s.to < 0) return;

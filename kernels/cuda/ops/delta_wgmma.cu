@@ -116,7 +116,7 @@ __global__ void __launch_bounds__(GROUP_THREADS + CHUNK_LOADERS, 1)
         return bring_chunks<KEY_DIM, GROUP_COLUMNS, true, ADDS>(a, head, first_column,
                                                                 threadIdx.x - GROUP_THREADS, shared.tokens);
     }
-    const int column = warp * 16, stride = a.rule.value_dim, n = (a.n_tokens + DELTA_CHUNK - 1) / DELTA_CHUNK;
+    const int column = warp * 16, stride = a.rule.value_dim, n = delta_all_chunks(a);
     GroupState<KEY_DIM> state;
     state.load(sequence.from >= 0 ? delta_head(a, sequence.from, head) + first_column + column : NULL,
                stride);

@@ -5,30 +5,26 @@
 #include "tests/support/test.h"
 #include "engine/model/model.h"
 
-static const char *const BOTH_LOOPS[] = {"cpu:reference", "cpu:exact", NULL};
-
 // A state space that is not normed; everything is multiplied.
 static void as_its_makers_have_it(void **state) {
     (void)state;
-    golden_check_model(GOLDEN_STATE_SPACE, "falcon_h1", "falcon_h1", BOTH_LOOPS);
-    golden_check_model(GOLDEN_STATE_SPACE, "falcon_h1.gguf", "falcon_h1", BOTH_LOOPS + 1);
+    golden_check_both(GOLDEN_STATE_SPACE, "falcon_h1");
 }
 // One that is, in two groups, with a large epsilon, which residuals that are kept divided leave as it is.
 static void with_norms_of_the_state(void **state) {
     (void)state;
-    golden_check_model(GOLDEN_STATE_SPACE, "falcon_h1-norm", "falcon_h1-norm", BOTH_LOOPS);
-    golden_check_model(GOLDEN_STATE_SPACE, "falcon_h1-norm.gguf", "falcon_h1-norm", BOTH_LOOPS + 1);
+    golden_check_both(GOLDEN_STATE_SPACE, "falcon_h1-norm");
 }
 // A tied head, sizes that follow, numbers that are not said.
 static void with_a_tied_head(void **state) {
     (void)state;
-    golden_check_model(GOLDEN_STATE_SPACE, "falcon_h1-tied", "falcon_h1-tied", BOTH_LOOPS);
+    golden_check_model(GOLDEN_STATE_SPACE, "falcon_h1-tied", "falcon_h1-tied", GOLDEN_LOOPS);
 }
 
 // One head of a state, whose rate is a matrix of one row, which is multiplied all the same.
 static void with_one_head_of_a_state(void **state) {
     (void)state;
-    golden_check_model(GOLDEN_STATE_SPACE, "falcon_h1-one", "falcon_h1-one", BOTH_LOOPS);
+    golden_check_model(GOLDEN_STATE_SPACE, "falcon_h1-one", "falcon_h1-one", GOLDEN_LOOPS);
 }
 
 static void weights_are_converted(void **state) {

@@ -9,42 +9,40 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const BOTH_LOOPS[] = {"cpu:reference", "cpu:exact", NULL};
-
 static void lfm2(void **state) {
     (void)state;
-    golden_check_model(GOLDEN_CONVOLUTION, "lfm2", "lfm2", BOTH_LOOPS);
+    golden_check_model(GOLDEN_CONVOLUTION, "lfm2", "lfm2", GOLDEN_LOOPS);
 }
 static void lfm2_gguf(void **state) {
     (void)state;
-    golden_check_model(GOLDEN_CONVOLUTION, "lfm2.gguf", "lfm2", BOTH_LOOPS + 1);
+    golden_check_model(GOLDEN_CONVOLUTION, "lfm2.gguf", "lfm2", GOLDEN_LOOPS + 1);
 }
 static void lfm2_gguf_with_qkv_in_one(void **state) {
     (void)state;
-    golden_check_model(GOLDEN_CONVOLUTION, "lfm2-fused.gguf", "lfm2", BOTH_LOOPS + 1);
+    golden_check_model(GOLDEN_CONVOLUTION, "lfm2-fused.gguf", "lfm2", GOLDEN_LOOPS + 1);
 }
 // Taps over four tokens with biases, in the words of the makers' own files.
 static void lfm2_in_its_makers_words(void **state) {
     (void)state;
-    golden_check_model(GOLDEN_CONVOLUTION, "lfm2-own", "lfm2-own", BOTH_LOOPS);
+    golden_check_model(GOLDEN_CONVOLUTION, "lfm2-own", "lfm2-own", GOLDEN_LOOPS);
 }
 static void lfm2_moe(void **state) {
     (void)state;
-    golden_check_model(GOLDEN_CONVOLUTION, "lfm2_moe", "lfm2_moe", BOTH_LOOPS);
+    golden_check_model(GOLDEN_CONVOLUTION, "lfm2_moe", "lfm2_moe", GOLDEN_LOOPS);
 }
 static void lfm2_moe_gguf(void **state) {
     (void)state;
-    golden_check_model(GOLDEN_CONVOLUTION, "lfm2_moe.gguf", "lfm2_moe", BOTH_LOOPS + 1);
+    golden_check_model(GOLDEN_CONVOLUTION, "lfm2_moe.gguf", "lfm2_moe", GOLDEN_LOOPS + 1);
 }
 static void lfm2_moe_apart(void **state) {
     (void)state;
-    golden_check_model(GOLDEN_CONVOLUTION, "lfm2_moe-apart", "lfm2_moe-apart", BOTH_LOOPS);
+    golden_check_model(GOLDEN_CONVOLUTION, "lfm2_moe-apart", "lfm2_moe-apart", GOLDEN_LOOPS);
 }
 
 // Nothing but convolutions: what a text goes on with depends on its last REACH tokens alone, wherever these lie.
 static void lfm2_without_attention(void **state) {
     (void)state;
-    golden_check_model(GOLDEN_CONVOLUTION, "lfm2-short", "lfm2-short", BOTH_LOOPS);
+    golden_check_model(GOLDEN_CONVOLUTION, "lfm2-short", "lfm2-short", GOLDEN_LOOPS);
 }
 
 // ---- tokens that leave ---------------------------------------------------------------------------------------------

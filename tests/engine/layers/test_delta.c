@@ -11,53 +11,50 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const BOTH_LOOPS[] = {"cpu:reference", "cpu:exact", NULL};
-
 static void qwen3_next(void **state) {
     (void)state;
-    golden_check_model(GOLDEN_DELTA, "qwen3_next", "qwen3_next", BOTH_LOOPS);
+    golden_check_model(GOLDEN_DELTA, "qwen3_next", "qwen3_next", GOLDEN_LOOPS);
 }
 static void qwen3_next_gguf(void **state) {
     (void)state;
-    golden_check_model(GOLDEN_DELTA, "qwen3_next.gguf", "qwen3_next", BOTH_LOOPS + 1);
+    golden_check_model(GOLDEN_DELTA, "qwen3_next.gguf", "qwen3_next", GOLDEN_LOOPS + 1);
 }
 // As llama.cpp's first converter left it, the rows of each key's head together.
 static void qwen3_next_gguf_of_yesterday(void **state) {
     (void)state;
-    golden_check_model(GOLDEN_DELTA, "qwen3_next-legacy.gguf", "qwen3_next", BOTH_LOOPS + 1);
+    golden_check_model(GOLDEN_DELTA, "qwen3_next-legacy.gguf", "qwen3_next", GOLDEN_LOOPS + 1);
 }
 // Experts one by one and a layer without them, biases, heads of values larger than those of keys, taps over three tokens.
 static void qwen3_next_apart(void **state) {
     (void)state;
-    golden_check_model(GOLDEN_DELTA, "qwen3_next-apart", "qwen3_next-apart", BOTH_LOOPS);
+    golden_check_model(GOLDEN_DELTA, "qwen3_next-apart", "qwen3_next-apart", GOLDEN_LOOPS);
 }
 static void qwen3_5(void **state) {
     (void)state;
-    golden_check_model(GOLDEN_DELTA, "qwen3_5", "qwen3_5", BOTH_LOOPS);
+    golden_check_model(GOLDEN_DELTA, "qwen3_5", "qwen3_5", GOLDEN_LOOPS);
 }
 // Whose heads of values lie in turn for each key's head.
 static void qwen3_5_gguf(void **state) {
     (void)state;
-    golden_check_model(GOLDEN_DELTA, "qwen3_5.gguf", "qwen3_5", BOTH_LOOPS + 1);
+    golden_check_model(GOLDEN_DELTA, "qwen3_5.gguf", "qwen3_5", GOLDEN_LOOPS + 1);
 }
 // And with a layer that predicts further tokens, which is left alone.
 static void qwen3_5_gguf_with_qkv_in_one(void **state) {
     (void)state;
-    golden_check_model(GOLDEN_DELTA, "qwen3_5-fused.gguf", "qwen3_5", BOTH_LOOPS + 1);
+    golden_check_model(GOLDEN_DELTA, "qwen3_5-fused.gguf", "qwen3_5", GOLDEN_LOOPS + 1);
 }
 // With biases, which first stand in the fourth layer, and a tied head.
 static void qwen3_5_with_as_many_values(void **state) {
     (void)state;
-    golden_check_model(GOLDEN_DELTA, "qwen3_5-equal", "qwen3_5-equal", BOTH_LOOPS);
-    golden_check_model(GOLDEN_DELTA, "qwen3_5-equal.gguf", "qwen3_5-equal", BOTH_LOOPS + 1);
+    golden_check_both(GOLDEN_DELTA, "qwen3_5-equal");
 }
 static void qwen3_5_moe(void **state) {
     (void)state;
-    golden_check_model(GOLDEN_DELTA, "qwen3_5_moe", "qwen3_5_moe", BOTH_LOOPS);
+    golden_check_model(GOLDEN_DELTA, "qwen3_5_moe", "qwen3_5_moe", GOLDEN_LOOPS);
 }
 static void qwen3_5_moe_gguf(void **state) {
     (void)state;
-    golden_check_model(GOLDEN_DELTA, "qwen3_5_moe.gguf", "qwen3_5_moe", BOTH_LOOPS + 1);
+    golden_check_model(GOLDEN_DELTA, "qwen3_5_moe.gguf", "qwen3_5_moe", GOLDEN_LOOPS + 1);
 }
 
 // Held in fewer bits: the gates' weights, too.

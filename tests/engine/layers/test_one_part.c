@@ -9,29 +9,25 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char *const BOTH_LOOPS[] = {"cpu:reference", "cpu:exact", NULL};
-
 // Two groups; as its makers' files have it. The last layer recurs.
 static void dense(void **state) {
     (void)state;
-    golden_check_model(GOLDEN_STATE_SPACE, "nemotron_h", "nemotron_h", BOTH_LOOPS);
-    golden_check_model(GOLDEN_STATE_SPACE, "nemotron_h.gguf", "nemotron_h", BOTH_LOOPS + 1);
+    golden_check_both(GOLDEN_STATE_SPACE, "nemotron_h");
 }
 // Experts without gates, beside one that every token takes, which are the last layer.
 static void with_experts(void **state) {
     (void)state;
-    golden_check_model(GOLDEN_STATE_SPACE, "nemotron_h-moe", "nemotron_h-moe", BOTH_LOOPS);
-    golden_check_model(GOLDEN_STATE_SPACE, "nemotron_h-moe.gguf", "nemotron_h-moe", BOTH_LOOPS + 1);
+    golden_check_both(GOLDEN_STATE_SPACE, "nemotron_h-moe");
 }
 // Steps of time that are cut off, in every token, those that go on with a text too; all four parts, the first one a feed-forward
 // part.
 static void with_a_least_step(void **state) {
     (void)state;
-    golden_check_model(GOLDEN_STATE_SPACE, "nemotron_h-steps", "nemotron_h-steps", BOTH_LOOPS);
+    golden_check_model(GOLDEN_STATE_SPACE, "nemotron_h-steps", "nemotron_h-steps", GOLDEN_LOOPS);
 }
 static void where_no_layer_recurs(void **state) {
     (void)state;
-    golden_check_model(GOLDEN_STATE_SPACE, "nemotron_h-attends", "nemotron_h-attends", BOTH_LOOPS);
+    golden_check_model(GOLDEN_STATE_SPACE, "nemotron_h-attends", "nemotron_h-attends", GOLDEN_LOOPS);
     golden_check_cache(GOLDEN_STATE_SPACE, "nemotron_h-attends", DTYPE_INT8, 0.05);
 }
 

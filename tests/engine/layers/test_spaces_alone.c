@@ -11,29 +11,24 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char *const BOTH_LOOPS[] = {"cpu:reference", "cpu:exact", NULL};
-
 // Two groups; as its makers' files have it.
 static void mamba2(void **state) {
     (void)state;
-    golden_check_model(GOLDEN_STATE_SPACE, "mamba2", "mamba2", BOTH_LOOPS);
-    golden_check_model(GOLDEN_STATE_SPACE, "mamba2.gguf", "mamba2", BOTH_LOOPS + 1);
+    golden_check_both(GOLDEN_STATE_SPACE, "mamba2");
 }
 // One group, three taps, a large epsilon.
 static void with_a_tied_head(void **state) {
     (void)state;
-    golden_check_model(GOLDEN_STATE_SPACE, "mamba2-tied", "mamba2-tied", BOTH_LOOPS);
-    golden_check_model(GOLDEN_STATE_SPACE, "mamba2-tied.gguf", "mamba2-tied", BOTH_LOOPS + 1);
+    golden_check_both(GOLDEN_STATE_SPACE, "mamba2-tied");
 }
 // Of products, and none in the convolution, whose first taps meet no biases of tokens before the text.
 static void with_biases(void **state) {
     (void)state;
-    golden_check_model(GOLDEN_STATE_SPACE, "mamba2-biased", "mamba2-biased", BOTH_LOOPS);
+    golden_check_model(GOLDEN_STATE_SPACE, "mamba2-biased", "mamba2-biased", GOLDEN_LOOPS);
 }
 static void with_feed_forward_parts(void **state) {
     (void)state;
-    golden_check_model(GOLDEN_STATE_SPACE, "granite4-h-none", "granite4-h-none", BOTH_LOOPS);
-    golden_check_model(GOLDEN_STATE_SPACE, "granite4-h-none.gguf", "granite4-h-none", BOTH_LOOPS + 1);
+    golden_check_both(GOLDEN_STATE_SPACE, "granite4-h-none");
 }
 
 static void weights_are_converted(void **state) {

@@ -11,31 +11,25 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const BOTH_LOOPS[] = {"cpu:reference", "cpu:exact", NULL};
-
 // A group, biases in the convolution, and a tied head.
 static void dense(void **state) {
     (void)state;
-    golden_check_model(GOLDEN_STATE_SPACE, "granite4-h", "granite4-h", BOTH_LOOPS);
-    golden_check_model(GOLDEN_STATE_SPACE, "granite4-h.gguf", "granite4-h", BOTH_LOOPS + 1);
+    golden_check_both(GOLDEN_STATE_SPACE, "granite4-h");
 }
 // Two groups, experts beside one that every token takes.
 static void with_experts(void **state) {
     (void)state;
-    golden_check_model(GOLDEN_STATE_SPACE, "granite4-h-moe", "granite4-h-moe", BOTH_LOOPS);
-    golden_check_model(GOLDEN_STATE_SPACE, "granite4-h-moe.gguf", "granite4-h-moe", BOTH_LOOPS + 1);
+    golden_check_both(GOLDEN_STATE_SPACE, "granite4-h-moe");
 }
 // Heads that turn, with biases; no biases in the convolution, and a large epsilon, which residuals that are kept divided leave
 // as it is.
 static void with_rope(void **state) {
     (void)state;
-    golden_check_model(GOLDEN_STATE_SPACE, "granite4-h-rope", "granite4-h-rope", BOTH_LOOPS);
-    golden_check_model(GOLDEN_STATE_SPACE, "granite4-h-rope.gguf", "granite4-h-rope", BOTH_LOOPS + 1);
+    golden_check_both(GOLDEN_STATE_SPACE, "granite4-h-rope");
 }
 static void where_all_layers_attend(void **state) {
     (void)state;
-    golden_check_model(GOLDEN_STATE_SPACE, "granite4", "granite4", BOTH_LOOPS);
-    golden_check_model(GOLDEN_STATE_SPACE, "granite4.gguf", "granite4", BOTH_LOOPS + 1);
+    golden_check_both(GOLDEN_STATE_SPACE, "granite4");
 }
 
 // Held in fewer bits, the slices of one matrix by themselves.

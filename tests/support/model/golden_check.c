@@ -94,6 +94,15 @@ void golden_check_model(const char *root, const char *name, const char *golden_o
     golden_model_free(&set);
 }
 
+const char *const GOLDEN_LOOPS[] = {"cpu:reference", "cpu:exact", NULL};
+
+void golden_check_both(const char *root, const char *name) {
+    char gguf[64];
+    golden_check_model(root, name, name, GOLDEN_LOOPS);
+    snprintf(gguf, sizeof gguf, "%s.gguf", name);
+    golden_check_model(root, gguf, name, GOLDEN_LOOPS + 1);
+}
+
 void golden_check_distance(Engine *engine, const char *root, const char *golden_of, const char *what,
                            double bound) {
     GoldenSet set;

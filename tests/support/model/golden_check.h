@@ -27,6 +27,11 @@ void golden_check_greedy(Engine *engine, const char *root, const char *golden_of
 void golden_check_model(const char *root, const char *name, const char *golden_of,
                         const char *const *devices);
 
+// The CPU's: plain, then fast.
+extern const char *const GOLDEN_LOOPS[];
+// Of a folder by both, and of NAME.gguf beside it by the fast ones.
+void golden_check_both(const char *root, const char *name);
+
 // The first case's logits of ROOT/GOLDEN_OF, by 7, are as far as `bound` from transformers' at most; `what` says how the engine
 // was opened.
 void golden_check_distance(Engine *engine, const char *root, const char *golden_of, const char *what,
