@@ -36,13 +36,13 @@ struct CudaRoutes {
     int32_t *host_start; // pinned
 };
 
-// Of models with layers that recur (ops/delta.cuh), what their kernels hand to each other.
+// Of models with layers that recur (recurring/delta.cuh), what their kernels hand to each other.
 struct CudaRecurring {
     float *mixed;    // [max_tokens, channels] queries, keys and values behind the convolution
     float2 *rates;   // [max_tokens, n_value_heads] γ and β
     float *dots;     // [max_tokens, n_key_heads] q·k
     float *rows;     // [max_tokens, 2·n_value_heads] products of Layer.rates
-    float *chunks;   // of DELTA_CHUNK tokens each, as ops/delta_chunks.cuh has them
+    float *chunks;   // of DELTA_CHUNK tokens each, as recurring/delta_chunks.cuh has them
     float4 *factors; // likewise
 };
 

@@ -343,7 +343,7 @@ typedef struct SplitRowsCase {
     bool based;                             // scores have bases that were measured: no running maxima
 } SplitRowsCase;
 enum { SPLIT_WGMMA_ROWS = 64 };
-// Whether prompts of layers that recur are multiplied by wgmma (ops/delta_wgmma.cu) or mma.sync.
+// Whether prompts of layers that recur are multiplied by wgmma (recurring/delta_wgmma.cu) or mma.sync.
 bool dispatch_chunks_by_wgmma(const Card *card);
 // Whether a block takes 64 rows by wgmma (attention/split_wgmma.cu) or 16 by mma.sync.
 bool dispatch_splits_by_wgmma(const Card *card, const SplitRowsCase *rows);

@@ -10,7 +10,7 @@
 
 #include "kernels/cuda/activation.cuh"
 #include "kernels/cuda/decode/exchange.cuh"
-#include "kernels/cuda/ops/delta_state.cuh"
+#include "kernels/cuda/recurring/delta_state.cuh"
 
 // ---- the state --------------------------------------------------------------------------------------------------
 

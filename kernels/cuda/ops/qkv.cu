@@ -4,8 +4,8 @@
 #include "kernels/cuda/heads.cuh"
 #include "kernels/cuda/latent/latent.cuh"
 #include "kernels/cuda/ops/convolve.cuh"
-#include "kernels/cuda/ops/delta.cuh"
 #include "kernels/cuda/ops/products.cuh"
+#include "kernels/cuda/recurring/delta.cuh"
 #include "kernels/cuda/rope.cuh"
 #include "kernels/temperature.h"
 

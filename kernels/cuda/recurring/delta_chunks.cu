@@ -1,5 +1,5 @@
 // Prompts of layers that recur in chunks: whether, and by which kernels. See delta_chunks.cuh.
-#include "kernels/cuda/ops/delta_chunks.cuh"
+#include "kernels/cuda/recurring/delta_chunks.cuh"
 
 bool delta_chunks_fit(const DeltaArguments &a) {
     const DeltaRule *r = &a.rule;

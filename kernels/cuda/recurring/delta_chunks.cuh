@@ -14,11 +14,11 @@
 // of T and of q·k, which end at the diagonal, tile (c, j <= c) after tile (0, 0), (1, 0), (1, 1), …; row after row in a tile. Of q
 // and k, which lie in the place of the tokens' own, tile (c, m) after tile has tokens 8c … by elements 8m …: row after row those
 // of even number, then the others. Of kᵀ, which wgmma takes (a.turns), tile (m, c) after tile, likewise by tokens.
-#ifndef PALAVER_KERNELS_CUDA_OPS_DELTA_CHUNKS_CUH
-#define PALAVER_KERNELS_CUDA_OPS_DELTA_CHUNKS_CUH
+#ifndef PALAVER_KERNELS_CUDA_RECURRING_DELTA_CHUNKS_CUH
+#define PALAVER_KERNELS_CUDA_RECURRING_DELTA_CHUNKS_CUH
 
 #include "kernels/cuda/device/ptx.cuh"
-#include "kernels/cuda/ops/delta.cuh"
+#include "kernels/cuda/recurring/delta.cuh"
 
 enum { CHUNK_TILE = 64, CHUNK_LOWER = DELTA_LOWER };
 static_assert(DELTA_CHUNK == 32 && CHUNK_LOWER == 10 * CHUNK_TILE, "a lane a token, and ten tiles");

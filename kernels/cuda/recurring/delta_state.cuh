@@ -1,7 +1,7 @@
 // A state of the delta rule (DeltaRule in kernels/decoder_shape.h) in a warp's registers, and a token's step of it: what
 // prompts, tokens op by op and the persistent kernel have in common.
-#ifndef PALAVER_KERNELS_CUDA_OPS_DELTA_STATE_CUH
-#define PALAVER_KERNELS_CUDA_OPS_DELTA_STATE_CUH
+#ifndef PALAVER_KERNELS_CUDA_RECURRING_DELTA_STATE_CUH
+#define PALAVER_KERNELS_CUDA_RECURRING_DELTA_STATE_CUH
 
 #include "kernels/decoder_shape.h"
 

@@ -10,11 +10,11 @@
 // Where every sequence has one token, delta_one_kernel does all three of them, with the same numbers, but for what adds, whose
 // norms are of several heads. But for chunks, a token's go through the same operations in the same order wherever steps were cut
 // and whatever stands beside it.
-#ifndef PALAVER_KERNELS_CUDA_OPS_DELTA_CUH
-#define PALAVER_KERNELS_CUDA_OPS_DELTA_CUH
+#ifndef PALAVER_KERNELS_CUDA_RECURRING_DELTA_CUH
+#define PALAVER_KERNELS_CUDA_RECURRING_DELTA_CUH
 
 #include "kernels/cuda/activation.cuh"
-#include "kernels/cuda/ops/delta_state.cuh"
+#include "kernels/cuda/recurring/delta_state.cuh"
 #include "kernels/cuda/ops/products.cuh"
 
 struct DeltaArguments {

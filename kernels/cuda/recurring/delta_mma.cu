@@ -8,7 +8,7 @@
 //   first one          other's Sᵀk → R → δ = T·R          S ← Γ·S + …
 //   second one         other's Sᵀq → Γ·Sᵀq        (δ) → y  S ← Γ·S + …
 #include "kernels/cuda/device/launch.cuh"
-#include "kernels/cuda/ops/delta_chunks.cuh"
+#include "kernels/cuda/recurring/delta_chunks.cuh"
 
 enum { OF_PAIR = 16 };
 

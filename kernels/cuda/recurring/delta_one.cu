@@ -1,7 +1,7 @@
 // qkv of a layer that recurs, where every sequence has one token: one kernel, which reads S once and writes it once.
 #include "kernels/cuda/activation.cuh"
 #include "kernels/cuda/device/launch.cuh"
-#include "kernels/cuda/ops/delta.cuh"
+#include "kernels/cuda/recurring/delta.cuh"
 
 enum { ONE_MOST_DIM = 128 };
 

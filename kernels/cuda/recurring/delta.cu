@@ -2,7 +2,7 @@
 #include "kernels/cuda/activation.cuh"
 #include "kernels/cuda/device/launch.cuh"
 #include "kernels/cuda/device/reduce.cuh"
-#include "kernels/cuda/ops/delta.cuh"
+#include "kernels/cuda/recurring/delta.cuh"
 
 enum { DELTA_WARPS = 4, DELTA_THREADS = 32 * DELTA_WARPS };
 enum { DELTA_FEW = 96 }; // tokens, up to which latency counts more than instructions

@@ -8,7 +8,7 @@
 // Sᵀ lies in the warps' registers, as what wgmma adds to and, rounded, as what it multiplies.
 #include "kernels/cuda/device/launch.cuh"
 #include "kernels/cuda/device/ptx_wgmma_tf32.cuh"
-#include "kernels/cuda/ops/delta_chunks.cuh"
+#include "kernels/cuda/recurring/delta_chunks.cuh"
 
 enum { GROUP_COLUMNS = 64, GROUP_THREADS = 128 };
 

@@ -1,6 +1,6 @@
 // What the chunks of a prompt need before they go one after the other: see delta_chunks.cuh.
 #include "kernels/cuda/device/launch.cuh"
-#include "kernels/cuda/ops/delta_chunks.cuh"
+#include "kernels/cuda/recurring/delta_chunks.cuh"
 
 enum { BEFORE_THREADS = 256, BEFORE_WARPS = BEFORE_THREADS / 32 };
 
