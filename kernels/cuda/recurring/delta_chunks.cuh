@@ -157,6 +157,23 @@ __device__ inline void bring_chunks(const DeltaArguments &a, int head, int colum
     }
 }
 
+// ---- what a warp has of S: 16 columns, a c of these by 8 rows after the other ---------------------------------------
+
+// State: s[OWN][4], and place(m, i, stride), where in S, of rows of `stride` elements, s[m][i] lies behind the first of the
+// columns. at: the first element of these; NULL: zeros.
+template <class State> __device__ inline void load_state(State &state, const float *at, int stride) {
+#pragma unroll
+    for (int m = 0; m < State::OWN; m++)
+#pragma unroll
+        for (int i = 0; i < 4; i++) state.s[m][i] = at ? at[state.place(m, i, stride)] : 0;
+}
+template <class State> __device__ inline void store_state(const State &state, float *at, int stride) {
+#pragma unroll
+    for (int m = 0; m < State::OWN; m++)
+#pragma unroll
+        for (int i = 0; i < 4; i++) at[state.place(m, i, stride)] = state.s[m][i];
+}
+
 // ---- what a warp does with 16 columns of all tokens of a chunk: a c of 16 columns by 8 tokens after the other ------
 
 // From Sᵀk to δ = T·R. v: the warp's first column.

@@ -34,18 +34,8 @@ template <int KEY_DIM, int PAIRS> struct PairState {
     __device__ PairState(int warp)
         : pair(warp / 2), second(warp % 2), g(threadIdx.x % 32 / 4), t(threadIdx.x % 4) {}
 
-    // at: the first element of the pair's columns; NULL: zeros.
-    __device__ void load(const float *at, int stride) {
-#pragma unroll
-        for (int m = 0; m < OWN; m++)
-#pragma unroll
-            for (int i = 0; i < 4; i++) s[m][i] = at ? at[place(m, i, stride)] : 0;
-    }
-    __device__ void store(float *at, int stride) const {
-#pragma unroll
-        for (int m = 0; m < OWN; m++)
-#pragma unroll
-            for (int i = 0; i < 4; i++) at[place(m, i, stride)] = s[m][i];
+    __device__ int64_t place(int m, int i, int stride) const {
+        return (int64_t)(8 * (second * OWN + m) + 2 * t + i % 2) * stride + g + i / 2 * 8;
     }
 
     // Goes on by a chunk, of which n tokens are there; y of them [n, stride], the pair's columns.
@@ -82,10 +72,6 @@ template <int KEY_DIM, int PAIRS> struct PairState {
     }
 
   private:
-    __device__ int64_t place(int m, int i, int stride) const {
-        return (int64_t)(8 * (second * OWN + m) + 2 * t + i % 2) * stride + g + i / 2 * 8;
-    }
-
     // The two warps of the pair.
     __device__ void meet() const {
         named_barrier_sync<64>(1 + pair);
@@ -162,7 +148,7 @@ __global__ void __launch_bounds__(64 * PAIRS + CHUNK_LOADERS)
     }
     PairState<KEY_DIM, PAIRS> state(warp);
     const int own = first_column + state.pair * OF_PAIR;
-    state.load(s.from >= 0 ? delta_head(a, s.from, head) + own : NULL, a.rule.value_dim);
+    load_state(state, s.from >= 0 ? delta_head(a, s.from, head) + own : NULL, a.rule.value_dim);
     kernels_before();
     float *y = a.raw + head * a.rule.value_dim + own;
     __syncthreads();
@@ -171,7 +157,7 @@ __global__ void __launch_bounds__(64 * PAIRS + CHUNK_LOADERS)
                                   a.n_tokens - i * DELTA_CHUNK, y, a.width);
         __syncthreads();
     }
-    state.store(delta_head(a, s.to, head) + own, a.rule.value_dim);
+    store_state(state, delta_head(a, s.to, head) + own, a.rule.value_dim);
 #endif
 }
 

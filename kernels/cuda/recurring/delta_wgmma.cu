@@ -18,21 +18,12 @@ template <int KEY_DIM> struct GroupShared { ChunkTokens<KEY_DIM, GROUP_COLUMNS, 
 
 template <int KEY_DIM> struct GroupState {
     typedef ChunkTokens<KEY_DIM, GROUP_COLUMNS, true> Tokens;
-    enum { TILES = KEY_DIM / 8, TILE_BYTES = CHUNK_TILE * 4, TILE_UNITS = TILE_BYTES / 16 };
-    float s[TILES][4]; // rows 8m + 2t and 8m + 2t + 1 of S, columns g and g + 8 of the warp's
+    enum { TILES = KEY_DIM / 8, OWN = TILES, TILE_BYTES = CHUNK_TILE * 4, TILE_UNITS = TILE_BYTES / 16 };
+    float s[OWN][4]; // rows 8m + 2t and 8m + 2t + 1 of S, columns g and g + 8 of the warp's
 
-    // at: the first element of the warp's columns; NULL: zeros.
-    __device__ void load(const float *at, int stride) {
-#pragma unroll
-        for (int m = 0; m < TILES; m++)
-#pragma unroll
-            for (int i = 0; i < 4; i++) s[m][i] = at ? at[place(m, i, stride)] : 0;
-    }
-    __device__ void store(float *at, int stride) const {
-#pragma unroll
-        for (int m = 0; m < TILES; m++)
-#pragma unroll
-            for (int i = 0; i < 4; i++) at[place(m, i, stride)] = s[m][i];
+    __device__ static int64_t place(int m, int i, int stride) {
+        const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+        return (int64_t)(8 * m + 2 * t + i % 2) * stride + g + i / 2 * 8;
     }
 
     // Goes on by a chunk, of which n tokens are there; y of them [n, stride], the warp's columns. v: of tokens, the same.
@@ -63,11 +54,6 @@ template <int KEY_DIM> struct GroupState {
     }
 
   private:
-    __device__ static int64_t place(int m, int i, int stride) {
-        const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
-        return (int64_t)(8 * m + 2 * t + i % 2) * stride + g + i / 2 * 8;
-    }
-
     // Sᵀ by tokens' q, or by their k and q, which lie behind each other.
     template <int N> __device__ void multiply(const float *tokens, float (&products)[N][4]) const {
         const uint64_t b = pieces_at(shared_at(tokens), TILE_BYTES / 2, TILES * TILE_BYTES);
@@ -118,7 +104,7 @@ __global__ void __launch_bounds__(GROUP_THREADS + CHUNK_LOADERS, 1)
     }
     const int column = warp * 16, stride = a.rule.value_dim, n = delta_all_chunks(a);
     GroupState<KEY_DIM> state;
-    state.load(sequence.from >= 0 ? delta_head(a, sequence.from, head) + first_column + column : NULL,
+    load_state(state, sequence.from >= 0 ? delta_head(a, sequence.from, head) + first_column + column : NULL,
                stride);
     kernels_before();
     float *y = a.raw + head * stride + first_column + column;
@@ -129,7 +115,7 @@ __global__ void __launch_bounds__(GROUP_THREADS + CHUNK_LOADERS, 1)
         state.template step<ADDS>(tokens, &tokens.v[0][column], a.n_tokens - i * DELTA_CHUNK, y, a.width);
         __syncthreads();
     }
-    state.store(delta_head(a, sequence.to, head) + first_column + column, stride);
+    store_state(state, delta_head(a, sequence.to, head) + first_column + column, stride);
 #endif
 }
 
