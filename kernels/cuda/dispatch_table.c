@@ -8,10 +8,9 @@ DType dispatch_type(Format format) {
     return (size_t)format < sizeof TYPES / sizeof *TYPES ? TYPES[format] : DTYPE_COUNT;
 }
 
-// Measured on an H200 on 2026-11-22 with Llama-2-7B's shape in bf16, q8_0 and q4_0 (`palaver tune --shape llama2-7b`):
-// the points that lose least over its five kinds of layers. Since then flat GEMMs have become faster: 4 rows of q8_0 and
-// q4_0 take longer by GEMV than 16 by them, and steps of 17 to 64 rows of 16 bits are shorter by them, though `out` and
-// `down` by themselves are not (NOTES.md). Float32 has no flat kernel on tensor cores. The second is
+// Measured on an H200 with Llama-2-7B's shape: where whole steps are shorter. By themselves (`palaver tune`) GEMVs are best up
+// to 2 or 3 rows of quantised weights, and the library for `out` and `down` of 17 to 64 rows of 16 bits; but of flat GEMMs W
+// comes while the kernel before them ends (NOTES.md). Float32 has no flat kernel on tensor cores. The second is
 // of the same card without Hopper's code (2026-11-29), beside a cuBLAS that has it: of 16 bits the library may be worse at
 // few rows elsewhere, which tuning shows. Quantised weights it has unpacked into memory first, for which a flat GEMM reads
 // them for every 64 rows of x.
@@ -19,18 +18,18 @@ static const DispatchTable HOPPER = {15,
                                      {{0, 0, DTYPE_F32, 5, 5},
                                       {0, 0, DTYPE_F16, 1, 65},
                                       {0, 0, DTYPE_BF16, 1, 65},
-                                      {0, 0, DTYPE_Q8_0, 4, 65},
-                                      {0, 0, DTYPE_Q6_K, 5, 65},
-                                      {0, 0, DTYPE_Q5_0, 5, 65},
-                                      {0, 0, DTYPE_Q5_1, 5, 65},
-                                      {0, 0, DTYPE_Q4_0, 4, 65},
-                                      {0, 0, DTYPE_Q4_1, 5, 65},
-                                      {0, 0, DTYPE_IQ4_NL, 5, 65},
-                                      {0, 0, DTYPE_MXFP4, 5, 65},
-                                      {0, 0, DTYPE_Q2_K, 5, 65},
-                                      {0, 0, DTYPE_Q3_K, 5, 65},
-                                      {0, 0, DTYPE_E4M3, 5, 65},
-                                      {0, 0, DTYPE_NF4, 5, 65}}};
+                                      {0, 0, DTYPE_Q8_0, 2, 65},
+                                      {0, 0, DTYPE_Q6_K, 3, 65},
+                                      {0, 0, DTYPE_Q5_0, 2, 65},
+                                      {0, 0, DTYPE_Q5_1, 3, 65},
+                                      {0, 0, DTYPE_Q4_0, 2, 65},
+                                      {0, 0, DTYPE_Q4_1, 2, 65},
+                                      {0, 0, DTYPE_IQ4_NL, 3, 65},
+                                      {0, 0, DTYPE_MXFP4, 3, 65},
+                                      {0, 0, DTYPE_Q2_K, 3, 65},
+                                      {0, 0, DTYPE_Q3_K, 3, 65},
+                                      {0, 0, DTYPE_E4M3, 2, 65},
+                                      {0, 0, DTYPE_NF4, 3, 65}}};
 static const DispatchTable OTHERS = {15,
                                      {{0, 0, DTYPE_F32, 5, 5},
                                       {0, 0, DTYPE_F16, 3, 17},

@@ -111,9 +111,9 @@ static void short_steps_read_quantised_weights_once(void **state) {
     for (int n = 1; n <= 256; n++) {
         GemmCase c = dispatch_cases_gemm(STEP_ANY, EPILOGUE_STORE, n);
         c.operand = DTYPE_F16, c.format = FORMAT_Q4, c.quantised = true;
-        const GemmKernel hopper = n < GEMV_MOST ? GEMM_GEMV
-                                  : n <= 64     ? GEMM_FLAT
-                                                : GEMM_UNPACK,
+        const GemmKernel hopper = n < 2     ? GEMM_GEMV
+                                  : n <= 64 ? GEMM_FLAT
+                                            : GEMM_UNPACK,
                          others = n < 3      ? GEMM_GEMV
                                   : n <= 192 ? GEMM_FLAT
                                              : GEMM_LIBRARY;
