@@ -106,6 +106,10 @@ typedef struct EngineDispatch {
 const EngineDispatch *engine_dispatch(const Engine *engine);
 // Why a better backend is not used ("no CUDA plug-in beside palaver"), or "".
 const char *engine_backend_note(const Engine *engine);
+// Why nothing is guessed of what comes next (engine/talk/drafts.h); NULL: it can be.
+const char *engine_cannot_draft(const Engine *engine);
+// Seconds that a step of n tokens of one session takes, about, to be compared with others.
+double engine_step_seconds(const Engine *engine, int n);
 // Why what is cached cannot come closer to the front, so that "shift" and "shift-inplace" re-evaluate; NULL: it can.
 const char *engine_cannot_shift(const Engine *engine);
 

@@ -158,7 +158,7 @@ typedef struct BackendOptions {
 
 enum { OPS_MAX_STAMPS = 8192 };
 
-enum { OPS_ABI = 34 }; // counts changes of this header that a plug-in built before would not know
+enum { OPS_ABI = 35 }; // counts changes of this header that a plug-in built before would not know
 
 typedef struct Ops {
     const char *name; // "cpu", "cuda"
@@ -297,6 +297,9 @@ typedef struct Ops {
     const VisitOps *visits; // optional (NULL: no layers visit)
     // Optional (NULL: there is one device): what several backends of this table need to be one, kernels/shards/shard_ops.h.
     const struct ShardOps *shards;
+    // Optional (NULL: nobody knows). Seconds that a step of n <= 16 tokens of one sequence takes, about, where a token reads
+    // `bytes` of weights: by rule, the same in every run, to compare steps with each other.
+    double (*step_seconds)(const Backend *backend, double bytes, int n);
     double narrow_from; // multiplications that narrow() must save to be worth its own cost
 } Ops;
 

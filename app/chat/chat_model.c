@@ -128,8 +128,21 @@ Status chat_model_open(Chat *chat, Error *error) {
     return STATUS_OK;
 }
 
+Status chat_model_open_guesser(Chat *chat, Error *error) {
+    if (!*chat->settings->model.draft) return STATUS_OK;
+    Status status =
+        load_guesser(chat->screen, chat->settings, chat->model.engine, &chat->model.guesser, error);
+    if (!status) status = conversation_set_guesser(chat->conversation, chat->model.guesser, error);
+    if (!status) return STATUS_OK;
+    engine_close(chat->model.guesser);
+    chat->model.guesser = NULL;
+    return error_prefix(error, "the model that guesses (model.draft): ");
+}
+
 void chat_model_close(Chat *chat) {
     conversation_close(chat->conversation);
+    engine_close(chat->model.guesser);
+    chat->model.guesser = NULL;
     chat_template_close(chat->model.chat_template);
     settings_made_free(&chat->model.made);
     chat->conversation = NULL;
@@ -144,6 +157,9 @@ static Status open_other(Chat *other, Error *error) {
     Status status = load_engine(other->screen, other->settings, other->model.path,
                                 (LoadRoom){.n_sequences = 1}, &other->model.engine, error);
     if (!status) status = chat_model_open(other, error);
+    Error without;
+    if (!status && chat_model_open_guesser(other, &without))
+        screen_warn(other->screen, "[%s]", without.message);
     if (!status) status = chat_settings_apply(other, error);
     if (!status) status = chat_model_check(other, other->transcript, error);
     if (status) {

@@ -173,6 +173,22 @@ static void print_weights(Chat *chat) {
     screen_say(chat->screen, "%s", line);
 }
 
+// What is guessed of a reply (engine/talk/drafts.h), and how much of the last one was right.
+static void print_drafts(Chat *chat) {
+    const char *why = engine_cannot_draft(chat->model.engine);
+    const int most = conversation_settings(chat->conversation)->drafts;
+    char last[80] = "";
+    if (most == 0 || why) {
+        screen_say(chat->screen, "drafts        %s%s", most == 0 ? "off" : "none: ", most == 0 ? "" : why);
+        return;
+    }
+    if (chat->has_last)
+        snprintf(last, sizeof last,
+                 "; of the last reply %" PRId64 " of %" PRId64 " guessed tokens were right",
+                 chat->last.n_right, chat->last.n_guessed);
+    screen_say(chat->screen, "drafts        up to %d at once%s", most, last);
+}
+
 void report_stats(Chat *chat) {
     EngineMemory memory = engine_memory(chat->model.engine);
     const char *note = engine_backend_note(chat->model.engine);
@@ -207,6 +223,7 @@ void report_stats(Chat *chat) {
     print_weights(chat);
     const EngineDispatch *dispatch = engine_dispatch(chat->model.engine);
     if (*dispatch->origin) screen_say(chat->screen, "dispatch      %s", dispatch->origin);
+    print_drafts(chat);
     if (chat->has_last) {
         const ReplyReport *r = &chat->last;
         double depth_read = (double)r->used - (double)r->n_reply / 2;

@@ -1,5 +1,6 @@
 #include "app/loading/load.h"
 
+#include "app/models/models.h"
 #include "kernels/base/path.h"
 #include "app/process/signals.h"
 #include "app/ranks/ranks.h"
@@ -57,6 +58,29 @@ static bool on_progress(void *user, const char *what, int64_t done, int64_t tota
 
 Progress load_progress(Screen *screen) {
     return (Progress){on_progress, screen};
+}
+
+Status load_guesser(Screen *screen, const Settings *settings, const Engine *of, Engine **engine,
+                    Error *error) {
+    char path[PATH_ROOM], folder[PATH_ROOM];
+    *engine = NULL;
+    Status status = models_path(settings->model.draft, path_program(folder) ? folder : NULL, path, error);
+    if (status) return status;
+    const EngineOptions options = {
+        .model = path,
+        .device = settings->engine.device,
+        .n_threads = settings->engine.n_threads,
+        .device_layers = DEVICE_LAYERS_FIT,
+        .expert_layers = DEVICE_LAYERS_FIT,
+        .context_size = engine_context_size(of),
+        .cache = cache_options(DTYPE_F16),
+        .progress = load_progress(screen),
+        .interrupt = signals_interrupt(),
+        .keeps_trials = true,
+    };
+    status = engine_open(&options, engine, error);
+    screen_progress_end(screen);
+    return status;
 }
 
 Status load_engine(Screen *screen, Settings *settings, const char *path, LoadRoom room, Engine **engine,

@@ -24,6 +24,10 @@ CacheOptions load_cache_options(Screen *screen, const Settings *settings, LoadRo
 Status load_engine(Screen *screen, Settings *settings, const char *path, LoadRoom room, Engine **engine,
                    Error *error);
 
+// Loads the model that the settings name as one that guesses for the other (engine/talk/guesser.h), on the same device.
+Status load_guesser(Screen *screen, const Settings *settings, const Engine *of, Engine **engine,
+                    Error *error);
+
 // What is wrong with the table of kernels that was measured on this card, if something is.
 void load_tell_dispatch(Screen *screen, const Engine *engine);
 

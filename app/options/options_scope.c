@@ -26,6 +26,7 @@ typedef struct Scope {
 } Scope;
 
 static const Scope scopes[] = {
+    {"sampling", "drafts", CHAT},
     {"sampling", NULL, TALKS},
     {"context", "size", LOADS | SHAPE | LISTS | LOOKS},
     {"context", "overflow", TALKS | SCORES | STREAM},
@@ -36,6 +37,7 @@ static const Scope scopes[] = {
     {"cache", "snapshots", CHAT},
     {"cache", NULL, LOADS | SHAPE | LISTS | LOOKS},
     {"model", "path", LOADS | LOOKS | PIECES | TUNES | LISTS},
+    {"model", "draft", CHAT},
     {"model", "weights", LOADS | TUNES | LISTS},
     {"model", "head", LOADS | TUNES | LISTS},
     {"model", "template", TALKS},

@@ -2,6 +2,7 @@
 #include "app/settings/settings.h"
 
 #include "config/embedded.h"
+#include "engine/talk/drafts.h"
 #include "kernels/base/machine/threads.h"
 #include "kernels/base/text/format.h"
 #include "tokenizer/chat/chat_template.h"
@@ -118,6 +119,8 @@ static const ConfigKey keys[] = {
     ROW(sampling, logit_bias, sampling.logit_bias, CONFIG_BIASES, -100, 100,
         .allowed = "{\"id or piece\" = bias, ...} with -100 to 100 each, up to 1024",
         .doc = "added to the logits of single tokens"),
+    INTEGER(sampling, drafts, talk.drafts, 0, DRAFTS_MOST,
+            "next tokens guessed at once from what was said before; 0 is off"),
     TEXT(sampling, grammar, sampling.grammar, NULL, NULL, NULL,
          "a GBNF file that replies fit, or the grammar itself; \"\" is none"),
     TEXT(sampling, regex, sampling.regex, NULL, NULL, NULL,
@@ -155,6 +158,8 @@ static const ConfigKey keys[] = {
 
     TEXT(model, path, model.path, NULL, NULL, NULL,
          "a Hugging Face folder or a .gguf file; \"\" is the default model"),
+    TEXT(model, draft, model.draft, NULL, NULL, NULL,
+         "a smaller model of the same vocabulary that guesses what comes next; \"\" is none"),
     CHOICE(model, weights, engine.weights, weights_words, "what linear layers are held and multiplied in"),
     ROW(model, head, engine.head, CONFIG_CHOICE, .words = head_words, .values = head_values,
         .doc = "the same of the output matrix"),

@@ -26,6 +26,7 @@ typedef struct Settings {
     } sampling;
     struct {
         char *path;          // "": the default model
+        char *draft;         // "": none
         char *template;      // "auto", "jinja", the name of a chat template, or a .toml or .jinja file
         char *template_args; // a JSON object, or ""
         int thinking;        // 1, 0, or -1: as the model is made

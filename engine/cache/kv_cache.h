@@ -101,6 +101,9 @@ Status kv_sequence_extend(KvCache *cache, KvSequence *sequence, int n, int32_t *
 // taking it back leaves the sequence as it was.
 bool kv_sequence_has_room(const KvCache *cache, const KvSequence *sequence);
 
+// Tokens that find slots at its end without a branch being forgotten for them, if its last page is nobody else's.
+int64_t kv_sequence_room(const KvCache *cache, const KvSequence *sequence);
+
 // What a step of the sequence's last n tokens looks at. `pages` stay the sequence's own.
 StepSequence kv_sequence_step(const KvCache *cache, const KvSequence *sequence, int n);
 

@@ -100,6 +100,12 @@ static Status grow_table(const KvCache *cache, KvSequence *s, Error *error) {
     return STATUS_OK;
 }
 
+int64_t kv_sequence_room(const KvCache *cache, const KvSequence *s) {
+    const int64_t left = cache->context_size - s->length,
+                  slots = (int64_t)(s->n_pages + cache->n_free) * cache->page_size - written(cache, s);
+    return s->length + s->n_evicted + slots >= cache->context_size || left < slots ? left : slots;
+}
+
 bool kv_sequence_has_room(const KvCache *cache, const KvSequence *s) {
     if (!s->pages || s->length >= cache->context_size || (s->n_evicted > 0 && s->length <= s->n_sinks))
         return false;

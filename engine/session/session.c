@@ -93,9 +93,7 @@ void session_leave(Session *s, int n) {
     kv_sequence_truncate(&s->engine->cache, &s->sequence, s->sequence.length - n);
 }
 
-// Evaluates the log's tokens [cached, end), at most a chunk of them. If it fails, the cache is as it was. wanted: as
-// forward_step() takes it.
-static Status evaluate(Session *s, int64_t end, const LogitRows *wanted, Error *error) {
+Status session_evaluate_to(Session *s, int64_t end, const LogitRows *wanted, Error *error) {
     KvCache *cache = &s->engine->cache;
     int n = (int)(end - s->sequence.length);
     StepSequence all;
@@ -196,8 +194,8 @@ static Status evaluate_pieces(Session *s, Error *error) {
             return error_set(error, STATUS_INTERRUPTED, "interrupted");
         last = reading.n - 1;
         forward->watch = told ? &watch : NULL;
-        Status status =
-            evaluate(s, s->sequence.length + reading.n, &(LogitRows){&last, n == reading.n}, error);
+        Status status = session_evaluate_to(s, s->sequence.length + reading.n,
+                                            &(LogitRows){&last, n == reading.n}, error);
         forward->watch = NULL;
         if (status) return status;
     }
@@ -270,7 +268,7 @@ Status session_draw(Session *s, const SampleParams *params, int32_t *token, Erro
                          s->engine->cache.context_size);
     Status status = evaluate_pending(s, error);
     if (!status)
-        status = forward_draws_ahead(&s->engine->forward) && !s->engine->no_steps_ahead
+        status = forward_draws_ahead(&s->engine->forward) && !s->engine->no_steps_ahead && !s->holds_ahead
                      ? draw_ahead(s, params, token, error)
                      : unsettle(s, forward_sample(&s->engine->forward, 1, params, token, error));
     return status ? status : forward_check_sampled(*token, error);
@@ -321,7 +319,7 @@ static Status evaluate_all(Session *s, int64_t from, float *logits, Error *error
     while (s->sequence.length < s->n_log && !status) {
         int64_t first = s->sequence.length, end = first + s->engine->forward.max_tokens;
         if (end > s->n_log) end = s->n_log;
-        status = evaluate(s, end, end > from ? NULL : &none, error);
+        status = session_evaluate_to(s, end, end > from ? NULL : &none, error);
         int64_t begin = first > from ? first : from;
         if (!status && begin < end)
             status = read_logits(s, first, begin, end, logits + (begin - from) * vocab, error);

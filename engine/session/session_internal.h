@@ -16,6 +16,7 @@ struct Session {
     uint64_t
         version; // another one, unique in the engine, whenever log or cache change but by an appended token
     bool independent; // see session_set_independent()
+    bool holds_ahead; // see session_hold_ahead()
     const atomic_int *interrupt;
     Progress progress;
     int32_t *ids, *positions, *slots; // [max_tokens] of the step in hand
@@ -30,6 +31,10 @@ static inline void session_drop_logits(Session *s) {
     if (session_has_logits(s)) s->engine->logits_of = NULL;
     s->version = ++s->engine->n_versions;
 }
+
+// Evaluates the log's tokens [cached, end), at most a chunk of them, which may reach beyond the log's end. If it fails, the
+// cache is as it was. wanted: as forward_step() takes it.
+Status session_evaluate_to(Session *session, int64_t end, const LogitRows *wanted, Error *error);
 
 // ---- session_prefix.c: a cache that comes from elsewhere -------------------------------------------------------
 

@@ -22,6 +22,29 @@ Status session_evaluate(Session *session, Error *error);
 Status session_draw(Session *session, const SampleParams *params, int32_t *token, Error *error);
 void session_push(Session *session, int32_t token);
 
+// ---- tokens that are guessed (session_drafts.c) -------------------------------------------------------------------
+
+enum { SESSION_MOST_DRAFTS = 15 };
+
+// How many may be guessed behind the log's last token, the only one that is pending, so that all of them leave the context
+// room for one more; 0: none.
+int session_most_drafts(const Session *session);
+// Writes the i-th of them behind the log, which does not become longer.
+void session_guess(Session *session, int i, int32_t id);
+// Evaluates what is pending and the n tokens that were guessed, and draws behind each as far as they are right, with params
+// [n + 1]: tokens [*n_drawn], at least one, of which all but the last are the log's and cached now; the last is for
+// session_push(). After a failure log and cache are as they were, but for what was pending. STATUS_CONTEXT: no page is left.
+Status session_draw_guessed(Session *session, int n, const SampleParams *params, int32_t *tokens,
+                            int *n_drawn, Error *error);
+// Drops the log's tokens from `length` >= 1 on; the last of the others is pending, as if it had just been drawn.
+void session_cut(Session *session, int64_t length);
+// Whether the step of the log's last token, which is pending, has begun already.
+bool session_is_ahead(const Session *session);
+// What interrupts the other interrupts this one, too.
+void session_interrupt_with(Session *session, const Session *other);
+// Whether session_draw() leaves the step of what it draws to who comes next.
+void session_hold_ahead(Session *session, bool holds);
+
 // Tokens at the end of the log that are not in the cache. session_want_logits() makes it at least one where nobody has
 // the last token's logits.
 int64_t session_pending(const Session *session);

@@ -1,5 +1,7 @@
 #include "engine/talk/conversation_internal.h"
 #include "engine/model/model.h"
+#include "engine/talk/drafts.h"
+#include "engine/talk/guesser.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -43,8 +45,19 @@ void conversation_close(Conversation *c) {
     message_list_free(&c->list);
     conversation_view_free(&c->ahead);
     sampler_close(c->sampler);
+    drafts_close(c->drafts);
+    guesser_close(c->guesser);
     session_close(c->session);
     free(c);
+}
+
+Status conversation_set_guesser(Conversation *c, Engine *engine, Error *error) {
+    Guesser *guesser = NULL;
+    Status status = engine ? guesser_open(engine, c->engine, &guesser, error) : STATUS_OK;
+    if (status) return status;
+    guesser_close(c->guesser);
+    c->guesser = guesser;
+    return STATUS_OK;
 }
 
 Session *conversation_session(Conversation *c) {

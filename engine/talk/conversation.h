@@ -22,6 +22,7 @@ typedef struct ConversationSettings {
     int64_t max_tokens;      // of a reply; 0: until it ends
     const char *const *stop; // stop strings [n_stop], kept by reference
     int n_stop;
+    int drafts;              // most tokens of a reply that are guessed at once (drafts.h); 0: none
     struct Grammar *grammar; // that replies fit (engine/grammar/grammar.h), kept by reference; NULL: none
 } ConversationSettings;
 
@@ -56,11 +57,13 @@ const char *
 conversation_finish_name(FinishReason reason); // "end", "stop", "length", "context", "interrupted"
 
 typedef struct ReplyReport {
-    int64_t cached;             // tokens of the prompt that were in the cache
-    int64_t read;               // tokens of the prompt that were evaluated
-    int64_t n_prompt_cut;       // tokens that were left out of a prompt too long for the context
-    int64_t n_evicted;          // tokens that left the window for it
-    int64_t n_reply;            // tokens sampled, the end token included
+    int64_t cached;       // tokens of the prompt that were in the cache
+    int64_t read;         // tokens of the prompt that were evaluated
+    int64_t n_prompt_cut; // tokens that were left out of a prompt too long for the context
+    int64_t n_evicted;    // tokens that left the window for it
+    int64_t n_reply;      // tokens sampled, the end token included
+    int64_t n_guessed,
+        n_right; // tokens of it that were guessed beforehand, and those of them that were drawn
     double first_token_seconds; // from the call to the first token
     double decode_seconds;      // from the first to the last token
     int64_t used, context_size; // tokens in the window afterwards, and its size
@@ -73,6 +76,9 @@ typedef struct ReplyReport {
 Status conversation_open(Engine *engine, const ChatTemplate *chat_template,
                          const ConversationSettings *settings, Conversation **conversation, Error *error);
 void conversation_close(Conversation *conversation);
+// Another model, which outlives the conversation, guesses what comes next (guesser.h); NULL: none does. STATUS_UNSUPPORTED: it
+// cannot, and all is as it was.
+Status conversation_set_guesser(Conversation *conversation, Engine *engine, Error *error);
 Session *conversation_session(Conversation *conversation);
 ConversationSettings *conversation_settings(Conversation *conversation); // may be changed between replies
 

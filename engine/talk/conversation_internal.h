@@ -9,6 +9,8 @@ struct Conversation {
     const ChatTemplate *chat_template;
     Session *session;
     Sampler *sampler;
+    struct Drafts *drafts;   // NULL: none were wanted yet
+    struct Guesser *guesser; // NULL: there is none
     ConversationSettings settings;
     // The prompt of the reply that begins next, where that has been rendered before; all zero: not. Who puts it here lets
     // nothing of the messages change until then.

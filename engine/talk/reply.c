@@ -11,6 +11,7 @@
 #include "kernels/base/text/utf8.h"
 #include "tokenizer/chat/channels.h"
 
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,6 +28,9 @@ struct Reply {
     const uint32_t *allowed; // tokens that may come next, the matcher's; NULL: all
     Utf8Stream utf8;
     size_t ids_capacity, text_capacity;
+    LogitAdjustment *adjustments; // of several draws
+    size_t adjustments_capacity;
+    int n_logged; // tokens that come are in the log already
     Channels channels;
     int32_t previous; // the token before, -1 at the reply's beginning
     Message *before;  // [n_before] the messages as they were; texts and ids are not theirs
@@ -147,6 +151,37 @@ void reply_params(Reply *r, SampleParams *params) {
     params->allowed = r->allowed;
 }
 
+int reply_most_guesses(const Reply *r) {
+    const int64_t most = r->conversation->settings.max_tokens;
+    if (r->matcher) return 0;
+    return most == 0 || most - r->report->n_reply > INT_MAX ? INT_MAX : (int)(most - r->report->n_reply - 1);
+}
+
+void reply_params_behind(Reply *r, int i, SampleParams *params) {
+    const Conversation *c = r->conversation;
+    sampler_params(c->sampler, session_tokens(c->session), session_length(c->session) + i,
+                   c->settings.position + (uint64_t)i, params);
+}
+
+Status reply_guessed_params(Reply *r, int n, SampleParams *params, Error *error) {
+    size_t count = 0;
+    for (int i = 0; i <= n; i++) {
+        if (i == 0)
+            reply_params(r, params);
+        else
+            reply_params_behind(r, i, &params[i]);
+        const size_t more = (size_t)params[i].n_adjustments;
+        if (!array_reserve(&r->adjustments, sizeof *r->adjustments, count, more, &r->adjustments_capacity))
+            return error_set(error, STATUS_MEMORY, "no memory for %zu penalties", count + more);
+        if (more > 0) memcpy(r->adjustments + count, params[i].adjustments, more * sizeof *r->adjustments);
+        count += more;
+    }
+    count = 0;
+    for (int i = 0; i <= n; count += (size_t)params[i++].n_adjustments)
+        params[i].adjustments = r->adjustments + count;
+    return STATUS_OK;
+}
+
 static void finish(Reply *r, FinishReason reason) {
     r->report->finish = reason;
     r->finished = true;
@@ -192,7 +227,10 @@ Status reply_token(Reply *r, int32_t id, bool *moved, Error *error) {
     Conversation *c = r->conversation;
     if (moved) *moved = false;
     if (r->first == 0) r->first = clock_seconds();
-    session_push(c->session, id);
+    if (r->n_logged > 0)
+        r->n_logged--;
+    else
+        session_push(c->session, id);
     c->settings.position++;
     r->report->n_reply++;
     if (r->events && r->events->token) r->events->token(r->events->user, id);
@@ -204,6 +242,23 @@ Status reply_token(Reply *r, int32_t id, bool *moved, Error *error) {
     Status status = keep_token(r, id, error);
     if (!status && !r->finished && r->matcher) status = matcher_mask(r->matcher, id, &r->allowed, error);
     return status || r->finished ? status : go_on(r, moved, error);
+}
+
+Status reply_tokens(Reply *r, int n_guessed, const int32_t *ids, int n, bool *moved, Error *error) {
+    const int64_t length = session_length(r->conversation->session);
+    Status status = STATUS_OK;
+    int i = 0;
+    *moved = false;
+    r->n_logged = n - 1;
+    r->report->n_guessed += n_guessed;
+    r->report->n_right += n - 1;
+    while (i < n && !status && !r->finished) {
+        status = reply_token(r, ids[i++], moved, error);
+        if (i < n && !status && session_interrupted(r->conversation->session)) status = STATUS_INTERRUPTED;
+    }
+    if (i < n) session_cut(r->conversation->session, length - r->n_logged);
+    r->n_logged = 0;
+    return status;
 }
 
 // ---- the whole ---------------------------------------------------------------------------------------------------
@@ -294,6 +349,7 @@ static void reply_free(Reply *r) {
     matcher_close(r->matcher);
     stop_close(r->stops);
     free(r->before);
+    free(r->adjustments);
     free(r);
 }
 

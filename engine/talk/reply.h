@@ -25,10 +25,21 @@ bool reply_was_read(const Reply *reply); // whether the prompt was, so that toke
 // to make room is told to the events.
 void reply_params(Reply *reply, SampleParams *params);
 
+// The same for what follows that token and i - 1 more that are guessed, good until the next call of any of these.
+void reply_params_behind(Reply *reply, int i, SampleParams *params);
+// The same for n tokens that were guessed (session_guess) and what follows each, params [n + 1].
+Status reply_guessed_params(Reply *reply, int n, SampleParams *params, Error *error);
+// How many tokens may follow the next one: what max_tokens leaves, or more than anyone asks for. 0 where a grammar says what
+// may come.
+int reply_most_guesses(const Reply *reply);
+
 // Takes a drawn token, which is appended to the session's log: its text, stop strings, limits, and, if it is not the
 // last, room for what follows. Then the token is pending, or more if room was made (*moved, may be NULL), or the reply
 // is finished.
 Status reply_token(Reply *reply, int32_t id, bool *moved, Error *error);
+
+// The same for what session_draw_guessed() gave of n_guessed, [n]: what is behind the reply's end leaves the log.
+Status reply_tokens(Reply *reply, int n_guessed, const int32_t *ids, int n, bool *moved, Error *error);
 
 // Ends the reply, which is freed. `status` is what came of making it: where that is a failure, the messages become what
 // they were, and it is returned; an interrupt after the prompt was read in is none. STATUS_FATAL behind the first token

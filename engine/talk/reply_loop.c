@@ -1,25 +1,140 @@
 // A reply for a conversation that has no neighbours: what is pending is evaluated, a token drawn, until the reply ends
 // by itself, at a limit, or because the interrupt flag is up (Ctrl-C): reply_end() then keeps what was said, or, while
-// the prompt was still being read in, takes the turn back.
+// the prompt was still being read in, takes the turn back. Where something can be guessed of it (drafts.h, guesser.h),
+// several tokens are drawn from one step.
+#include "engine/model/model.h"
 #include "engine/session/session_step.h"
 #include "engine/talk/conversation_internal.h"
+#include "engine/talk/drafts.h"
+#include "engine/talk/guesser.h"
 #include "engine/talk/reply.h"
+
+// Who makes a reply.
+typedef struct Loop {
+    Conversation *c;
+    Reply *reply;
+    Drafts *drafts;   // NULL: nothing is guessed
+    Guesser *guesser; // NULL: no model guesses
+} Loop;
+
+// Tokens that are guessed, if any.
+typedef struct Guesses {
+    int n;
+    int32_t ids[DRAFTS_MOST];
+    bool by_guesser;
+    bool soon; // there will be some behind the next token, supposedly: its step waits for them
+} Guesses;
+
+static Status begin_drafts(Loop *l, Error *error) {
+    Conversation *c = l->c;
+    double costs[DRAFTS_MOST + 1];
+    const int most = c->settings.drafts;
+    if (most < 1 || engine_cannot_draft(c->engine)) return STATUS_OK;
+    Status status = c->drafts ? STATUS_OK : drafts_open(engine_context_size(c->engine), &c->drafts, error);
+    if (status) return status;
+    const double one = engine_step_seconds(c->engine, 1);
+    for (int i = 0; i <= most; i++) costs[i] = engine_step_seconds(c->engine, i + 1) / one;
+    drafts_begin(c->drafts, costs, most);
+    if (c->guesser) guesser_begin(c->guesser, costs, most, one);
+    l->drafts = c->drafts, l->guesser = c->guesser;
+    return STATUS_OK;
+}
+
+// The other model's, where it is asked at all.
+static Status ask_guesser(const Loop *l, int room, Guesses *g, Error *error) {
+    Session *session = l->c->session;
+    const Engine *engine = guesser_engine(l->guesser);
+    const int64_t left = engine_context_size(engine) - session_length(session) - 1;
+    const int n = guesser_worth(l->guesser, left < room ? (int)(left > 0 ? left : 0) : room);
+    g->soon = n > 0;
+    if (n == 0 || session_is_ahead(session)) return STATUS_OK;
+    Status status = guesser_follow(l->guesser, session, error);
+    while (!status && g->n < n) {
+        SampleParams params;
+        int32_t id;
+        reply_params_behind(l->reply, g->n, &params);
+        if (session_interrupted(session)) return STATUS_INTERRUPTED;
+        status = guesser_guess(l->guesser, &params, g->n + 1 == n, &id, error);
+        if (status || id >= engine_model(l->c->engine)->shape.vocab_size) break;
+        session_guess(session, g->n, id);
+        g->ids[g->n++] = id;
+    }
+    g->by_guesser = g->n > 0;
+    return status ? error_prefix(error, "the model that guesses: ") : STATUS_OK;
+}
+
+// What is guessed behind the token that is pending. A step of it alone that has begun is taken first.
+static Status guess(const Loop *l, Guesses *g, Error *error) {
+    Session *session = l->c->session;
+    const int most = session_most_drafts(session), wanted = reply_most_guesses(l->reply);
+    const int room = most < wanted ? most : wanted;
+    const DraftPlan plan = drafts_plan(l->drafts, session_tokens(session), session_length(session), room);
+    g->soon = plan.soon || plan.n > 0;
+    if (plan.n == 0 && l->guesser) return ask_guesser(l, room, g, error);
+    if (session_is_ahead(session)) return STATUS_OK;
+    for (; g->n < plan.n; g->n++) {
+        session_guess(session, g->n, plan.ids[g->n]);
+        g->ids[g->n] = plan.ids[g->n];
+    }
+    return STATUS_OK;
+}
+
+// One token.
+static Status draw(const Loop *l, Error *error) {
+    Session *session = l->c->session;
+    SampleParams params;
+    int32_t id;
+    bool moved;
+    reply_params(l->reply, &params);
+    if (session_interrupted(session)) return STATUS_INTERRUPTED;
+    Status status = session_draw(session, &params, &id, error);
+    if (status) return status;
+    if (l->drafts) drafts_drawn(l->drafts, &id, 1);
+    status = reply_token(l->reply, id, &moved, error);
+    if (l->drafts && moved) drafts_forget(l->drafts);
+    return status;
+}
+
+// One token, and those that were guessed and are right.
+static Status draw_guessed(const Loop *l, const Guesses *g, Error *error) {
+    Session *session = l->c->session;
+    SampleParams params[DRAFTS_MOST + 1];
+    int32_t ids[DRAFTS_MOST + 1];
+    int n;
+    bool moved;
+    Status status = reply_guessed_params(l->reply, g->n, params, error);
+    if (status) return status;
+    if (session_interrupted(session)) return STATUS_INTERRUPTED;
+    status = session_draw_guessed(session, g->n, params, ids, &n, error);
+    if (status) return status;
+    drafts_drawn(l->drafts, ids, n);
+    if (g->by_guesser) guesser_learn(l->guesser, g->n, n - 1);
+    status = reply_tokens(l->reply, g->n, ids, n, &moved, error);
+    if (moved) drafts_forget(l->drafts);
+    return status;
+}
+
+static Status make_reply(Loop *l, Error *error) {
+    Session *session = l->c->session;
+    Status status = begin_drafts(l, error);
+    while (!status && !reply_finished(l->reply)) {
+        const bool decoding = reply_was_read(l->reply) && session_pending(session) == 1;
+        Guesses guesses = {0};
+        if (!decoding)
+            status = session_evaluate(session, error);
+        else if (l->drafts)
+            status = guess(l, &guesses, error);
+        if (status) break;
+        session_hold_ahead(session, guesses.soon);
+        status = guesses.n > 0 ? draw_guessed(l, &guesses, error) : draw(l, error);
+    }
+    session_hold_ahead(session, false);
+    return status;
+}
 
 Status conversation_reply(Conversation *c, bool resume, const ConversationEvents *events, ReplyReport *report,
                           Error *error) {
-    Reply *r;
-    Status status = reply_begin(c, resume, events, report, &r, error);
-    if (status) return status;
-    while (!status && !reply_finished(r)) {
-        SampleParams params;
-        int32_t id;
-        bool decoding = reply_was_read(r) && session_pending(c->session) == 1;
-        if (!decoding) status = session_evaluate(c->session, error);
-        if (status) break;
-        reply_params(r, &params);
-        status = session_interrupted(c->session) ? STATUS_INTERRUPTED
-                                                 : session_draw(c->session, &params, &id, error);
-        if (!status) status = reply_token(r, id, NULL, error);
-    }
-    return reply_end(r, status, error);
+    Loop loop = {.c = c};
+    Status status = reply_begin(c, resume, events, report, &loop.reply, error);
+    return status ? status : reply_end(loop.reply, make_reply(&loop, error), error);
 }

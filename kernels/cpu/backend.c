@@ -197,6 +197,13 @@ static Status cpu_stamp_seconds(Backend *backend, int n, double *seconds, Error 
     return STATUS_OK;
 }
 
+// Measured with SmolLM2-135M in Q4_1 on two cores of a Zen 3: 2, 3, 4, 6 and 8 tokens take 1.5, 1.56, 1.79, 2.08 and 2.26
+// times as long as one.
+static double cpu_step_seconds(const Backend *backend, double bytes, int n) {
+    (void)backend;
+    return bytes / 20e9 * (n > 1 ? 1.2 + 0.14 * n : 1);
+}
+
 // ---- the table ----------------------------------------------------------------------------------------
 
 const Ops *ops_cpu(void) {
@@ -234,6 +241,7 @@ const Ops *ops_cpu(void) {
         .stamp_seconds = cpu_stamp_seconds,
         .softmax_counts = cpu_softmax_counts,
         .layer_weights = cpu_layer_weights,
+        .step_seconds = cpu_step_seconds,
     };
     return &OPS;
 }

@@ -335,6 +335,14 @@ static Status cuda_softmax_counts(Backend *backend, SoftmaxCounts *counts, Error
     return status;
 }
 
+// A token by itself goes through the persistent kernel, several through kernels for each op, which take some 20 us more for
+// each layer, whatever the weights are (NOTES.md). On slower cards that is a smaller part.
+static double cuda_step_seconds(const Backend *backend, double bytes, int n) {
+    const double layers = ((const CudaBackend *)backend)->shape->n_layers,
+                 alone = bytes / 3.4e12 + layers * 12e-6;
+    return n > 1 ? layers * 20e-6 + (1 + 0.01 * n) * alone : alone;
+}
+
 const Ops CUDA_OPS = {
     .name = "cuda",
     .activation_bytes = sizeof(float),
@@ -378,6 +386,7 @@ const Ops CUDA_OPS = {
     .layer_weights = NULL,
     .visits = &CUDA_VISITS,
     .shards = &CUDA_SHARDS,
+    .step_seconds = cuda_step_seconds,
     .narrow_from =
         2e10, // some 60 us of products: it takes an upload, and kernels that cannot overlap the last one
 };

@@ -22,6 +22,14 @@ static Status begin_draw(Backend *backend, const float *logits, int n_rows, cons
     return status;
 }
 
+static Status draw(Backend *backend, const float *logits, int n_rows, const SampleParams *params,
+                   int32_t *ids, Error *error) {
+    Status status = ops_cpu()->sample(backend, logits, n_rows, params, ids, error);
+    if (fails) ids[0] = SAMPLE_NAN;
+    fails = false;
+    return status;
+}
+
 static Status end_draw(Backend *backend, int32_t *ids, Error *error) {
     (void)backend, (void)error;
     drawing = false;
@@ -51,6 +59,7 @@ static Status decode(Backend *backend, const DecodeStep *t, Error *error) {
 
 void ahead_install(Engine *engine, bool steps_ahead) {
     ops = *ops_cpu();
+    ops.sample = draw;
     ops.sample_begin = begin_draw;
     ops.sample_end = end_draw;
     ops.decode = decode;

@@ -69,16 +69,16 @@ static void test_every_conversation_has_a_line(void **state) {
 // A window's last row may be empty, and is then the empty one before the prompt.
 static void test_one_empty_row_behind_a_page(void **state) {
     (void)state;
-    Pty *pty = prompt_start(TALK, &(const PtyOptions){.rows = 24, .cols = 80});
+    Pty *pty = prompt_start(TALK, &(const PtyOptions){.rows = 25, .cols = 80});
     pty_expect(pty, "> ");
     pty_send(pty, "/set\r");
     pty_expect_screen(pty, "[Space: more, q: enough]");
     char row[400];
-    vt_row(pty_screen(pty), 22, row, sizeof row);
+    vt_row(pty_screen(pty), 23, row, sizeof row);
     assert_string_equal(row, ""); // below [sampling]
     pty_send(pty, "q");
-    pty_expect_row(pty, 23, ">");
-    vt_row(pty_screen(pty), 21, row, sizeof row);
+    pty_expect_row(pty, 24, ">");
+    vt_row(pty_screen(pty), 22, row, sizeof row);
     assert_non_null(strstr(row, "ignore_eos"));
     prompt_leave(pty);
 }

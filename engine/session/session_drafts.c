@@ -1,0 +1,83 @@
+// Tokens that are guessed: they go through the step of the pending one, behind it, and from the logits of each what
+// follows is drawn, as far as it is what was guessed. What was guessed wrong leaves the cache as undone tokens do.
+#include "engine/session/session_internal.h"
+
+const char *engine_cannot_draft(const Engine *engine) {
+    const Model *model = engine->model;
+    if (!engine->backend->ops->step_seconds) return "nothing is known here of what several tokens cost";
+    if (engine->forward.stages > 1) return "its layers are divided between hosts";
+    if (decoder_recurring(&model->shape) > 0) return "its states cannot be taken back";
+    if (model->seen_both_ways) return "its prompt is seen both ways";
+    if (model_rope_set(model, engine->context_size) > 0)
+        return "its rotary frequencies go by the length of the text";
+    return NULL;
+}
+
+double engine_step_seconds(const Engine *engine, int n) {
+    const Model *model = engine->model;
+    const double active =
+        model->n_parameters > 0 ? (double)model->n_active_parameters / (double)model->n_parameters : 1;
+    const EngineMemory *m = &engine->memory;
+    return engine->backend->ops->step_seconds(engine->backend,
+                                              active * (double)(m->weights + m->host_weights), n);
+}
+
+int session_most_drafts(const Session *s) {
+    const Forward *f = &s->engine->forward;
+    const KvCache *cache = &s->engine->cache;
+    int64_t most = kv_sequence_room(cache, &s->sequence) - 1;
+    // Behind the token that fills the context what is seen may be another text.
+    if (most > cache->context_size - s->n_log - 1) most = cache->context_size - s->n_log - 1;
+    if (session_pending(s) != 1 || f->profile || f->tap || most < 0) return 0;
+    if (most > f->max_logits - 1) most = f->max_logits - 1;
+    if (most > f->max_tokens - 1) most = f->max_tokens - 1;
+    return most < SESSION_MOST_DRAFTS ? (int)most : SESSION_MOST_DRAFTS;
+}
+
+void session_interrupt_with(Session *s, const Session *other) {
+    s->interrupt = other->interrupt;
+}
+
+void session_hold_ahead(Session *s, bool holds) {
+    s->holds_ahead = holds;
+}
+
+bool session_is_ahead(const Session *s) {
+    return s->engine->ahead.of == s && s->sequence.length + 1 == s->n_log &&
+           s->engine->ahead.slot.id == s->log[s->n_log - 1];
+}
+
+void session_guess(Session *s, int i, int32_t id) {
+    s->log[s->n_log + i] = id;
+}
+
+Status session_draw_guessed(Session *s, int n, const SampleParams *params, int32_t *tokens, int *n_drawn,
+                            Error *error) {
+    const int64_t length = s->n_log;
+    int32_t rows[SESSION_MOST_DRAFTS + 1];
+    *n_drawn = 0;
+    for (int i = 0; i <= n; i++) rows[i] = i;
+    s->settled = s->sequence.length;
+    Status status = session_evaluate_to(s, length + n, &(LogitRows){rows, n + 1}, error);
+    if (status) return status;
+    Forward *f = &s->engine->forward;
+    status = forward_logits(f, rows, n + 1, error);
+    if (!status) status = forward_sample(f, n + 1, params, tokens, error);
+    int right = 0;
+    while (!status && right < n && tokens[right] == s->log[length + right]) right++;
+    for (int i = 0; i <= right && !status; i++) status = forward_check_sampled(tokens[i], error);
+    kv_sequence_truncate(&s->engine->cache, &s->sequence, length + right);
+    if (status) return status;
+    s->n_log = length + right;
+    s->engine->logits_of = s;
+    f->current = forward_row(f, right);
+    *n_drawn = right + 1;
+    return STATUS_OK;
+}
+
+void session_cut(Session *s, int64_t length) {
+    if (length > s->n_log || length < 1) return;
+    s->n_log = length;
+    if (s->sequence.length >= length) kv_sequence_truncate(&s->engine->cache, &s->sequence, length - 1);
+    session_drop_logits(s);
+}

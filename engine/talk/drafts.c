@@ -1,0 +1,104 @@
+#include "engine/talk/drafts.h"
+
+#include "engine/talk/lookup.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { LENGTHS = 7 };
+
+// Matches of so many tokens and more, and what share of guesses behind them is taken to be right before any was seen.
+static const struct {
+    int match;
+    double share;
+} KINDS[LENGTHS] = {{3, 0.35}, {4, 0.5}, {5, 0.6}, {6, 0.7}, {8, 0.8}, {12, 0.87}, {20, 0.92}};
+static const double BEFOREHAND = 3; // guesses that this counts for
+static const double MOST_SEEN = 64; // then older ones count half
+static const double WORTH = 1.05;   // as many tokens in the same time
+
+struct Drafts {
+    Lookup *lookup;
+    double costs[DRAFTS_MOST + 1];
+    int most;
+    double right[LENGTHS], seen[LENGTHS];
+    int match;                    // of the guess in hand
+    int n;                        // its tokens, checked or not; 0: there is none
+    int32_t ids[DRAFTS_MOST + 1]; // [n]
+};
+
+Status drafts_open(int64_t most_tokens, Drafts **out, Error *error) {
+    Drafts *d = calloc(1, sizeof *d);
+    *out = NULL;
+    if (!d) return error_set(error, STATUS_MEMORY, "no memory for drafts");
+    Status status = lookup_open(most_tokens, &d->lookup, error);
+    if (status)
+        drafts_close(d);
+    else
+        *out = d;
+    return status;
+}
+
+void drafts_close(Drafts *d) {
+    if (!d) return;
+    lookup_close(d->lookup);
+    free(d);
+}
+
+void drafts_begin(Drafts *d, const double *costs, int most) {
+    memcpy(d->costs, costs, (size_t)(most + 1) * sizeof *costs);
+    d->most = most;
+    for (int i = 0; i < LENGTHS; i++) d->seen[i] = BEFOREHAND, d->right[i] = BEFOREHAND * KINDS[i].share;
+    drafts_forget(d);
+}
+
+void drafts_forget(Drafts *d) {
+    lookup_clear(d->lookup);
+    d->n = 0;
+}
+
+static int kind_of(int match) {
+    int kind = LENGTHS - 1;
+    while (kind > 0 && match < KINDS[kind].match) kind--;
+    return kind;
+}
+
+static double share_of(const Drafts *d, int match) {
+    const int kind = kind_of(match);
+    return d->right[kind] / d->seen[kind];
+}
+
+// Of n guesses behind a match as many as bring the most tokens in the time of a step of one.
+static int worth_checking(const Drafts *d, int match, int n) {
+    double tokens = 1, all_right = 1, best = WORTH;
+    int most = 0;
+    for (int i = 1; i <= n && i <= d->most; i++) {
+        all_right *= share_of(d, match + i - 1);
+        tokens += all_right;
+        if (tokens / d->costs[i] > best) best = tokens / d->costs[i], most = i;
+    }
+    return most;
+}
+
+DraftPlan drafts_plan(Drafts *d, const int32_t *text, int64_t n, int room) {
+    const int64_t place = lookup_find(d->lookup, text, n, &d->match);
+    d->n = 0;
+    if (place == 0) return (DraftPlan){0};
+    // What follows may be the end itself, again and again.
+    for (int i = 0; i < d->most + 1; i++)
+        d->ids[d->n++] = place + i < n ? text[place + i] : d->ids[place + i - n];
+    const int most = room < d->most ? room : d->most, worth = worth_checking(d, d->match, most);
+    const bool soon = worth == 0 && most > 1 && worth_checking(d, d->match + 1, most - 1) > 0;
+    return (DraftPlan){worth, d->ids, soon};
+}
+
+void drafts_drawn(Drafts *d, const int32_t *ids, int n) {
+    for (int i = 0; i < n && i < d->n; i++) {
+        const int kind = kind_of(d->match + i);
+        const bool right = ids[i] == d->ids[i];
+        d->seen[kind]++;
+        d->right[kind] += right;
+        if (d->seen[kind] > MOST_SEEN) d->seen[kind] /= 2, d->right[kind] /= 2;
+        if (!right) break;
+    }
+    d->n = 0;
+}

@@ -1,0 +1,42 @@
+// Drafts: the next tokens of a reply, guessed, so that a step evaluates several and the model says which of them it would
+// have drawn. Where they come from is lookup.h: answers repeat what was asked and said, code and lists above all.
+//
+// How many are guessed goes by what a step of so many tokens costs, and by how often guesses behind as long a match were
+// right in this reply, those included that nobody acted on: so that where nothing is to be had nothing is tried. Both are
+// the same in every run.
+//
+// What is drawn is drawn as it would be without: from the model's logits, with the same numbers (Leviathan et al.,
+// arXiv:2211.17192, with drafts that are sure of themselves).
+#ifndef PALAVER_ENGINE_DRAFTS_H
+#define PALAVER_ENGINE_DRAFTS_H
+
+#include "kernels/base/status.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { DRAFTS_MOST = 15 };
+
+typedef struct Drafts Drafts;
+
+// For texts of at most `most_tokens`. Nothing is allocated later.
+Status drafts_open(int64_t most_tokens, Drafts **drafts, Error *error);
+void drafts_close(Drafts *drafts); // NULL is fine
+
+// A reply begins. costs [most + 1]: of a step of 1, 2, … tokens, in steps of one; most <= DRAFTS_MOST.
+void drafts_begin(Drafts *drafts, const double *costs, int most);
+// The text is another one than what it was so far and what was drawn.
+void drafts_forget(Drafts *drafts);
+
+typedef struct DraftPlan {
+    int n;              // tokens worth checking; 0: none
+    const int32_t *ids; // [n], the drafts'
+    bool soon;          // there are none yet, but there will be if the next token is what is guessed
+} DraftPlan;
+
+// For what follows text [n], at most `room` tokens of it.
+DraftPlan drafts_plan(Drafts *drafts, const int32_t *text, int64_t n, int room);
+// What was drawn behind it, [n] >= 1, whatever came of the plan.
+void drafts_drawn(Drafts *drafts, const int32_t *ids, int n);
+
+#endif

@@ -1,0 +1,103 @@
+#include "engine/talk/guesser.h"
+
+#include "engine/engine_internal.h"
+#include "engine/session/session_step.h"
+#include "engine/talk/drafts.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+// What is taken to be right before anything was seen, and for how many guesses that counts.
+static const double SHARE = 0.7, BEFOREHAND = 6;
+static const double MOST_SEEN = 64; // then older ones count half
+static const double WORTH = 1.05;   // as many tokens in the same time
+
+struct Guesser {
+    Engine *engine;
+    const Engine *of;
+    Session *session;
+    double costs[DRAFTS_MOST + 1]; // of steps of the model, in steps of one token
+    double cost;                   // of a guess, likewise
+    int most;
+    double right, seen;
+};
+
+static Status check_vocabulary(const Engine *engine, const Engine *of, Error *error) {
+    const Tokenizer *a = engine_tokenizer(engine), *b = engine_tokenizer(of);
+    bool same = tokenizer_size(a) == tokenizer_size(b);
+    for (int64_t id = 0; same && id < tokenizer_size(a); id++) {
+        size_t size[2];
+        const char *piece[2] = {tokenizer_piece(a, (int32_t)id, &size[0]),
+                                tokenizer_piece(b, (int32_t)id, &size[1])};
+        same = size[0] == size[1] && memcmp(piece[0], piece[1], size[0]) == 0;
+        if (!same)
+            return error_set(error, STATUS_UNSUPPORTED,
+                             "it cannot guess: its token %lld is not that of the model", (long long)id);
+    }
+    if (same) return STATUS_OK;
+    return error_set(error, STATUS_UNSUPPORTED, "it cannot guess: it has %lld tokens, the model %lld",
+                     (long long)tokenizer_size(a), (long long)tokenizer_size(b));
+}
+
+Status guesser_open(Engine *engine, const Engine *of, Guesser **out, Error *error) {
+    const char *why = engine_cannot_draft(engine);
+    *out = NULL;
+    Status status = check_vocabulary(engine, of, error);
+    if (!status && why) status = error_set(error, STATUS_UNSUPPORTED, "it cannot guess: %s", why);
+    if (status) return status;
+    Guesser *g = calloc(1, sizeof *g);
+    if (!g) return error_set(error, STATUS_MEMORY, "no memory for drafts");
+    *g = (Guesser){.engine = engine, .of = of};
+    status = session_open(engine, &g->session, error);
+    if (status)
+        guesser_close(g);
+    else
+        *out = g;
+    return status;
+}
+
+void guesser_close(Guesser *g) {
+    if (!g) return;
+    session_close(g->session);
+    free(g);
+}
+
+const Engine *guesser_engine(const Guesser *g) {
+    return g->engine;
+}
+
+void guesser_begin(Guesser *g, const double *costs, int most, double second) {
+    memcpy(g->costs, costs, (size_t)(most + 1) * sizeof *costs);
+    g->most = most;
+    g->cost = engine_step_seconds(g->engine, 1) / second;
+    g->seen = BEFOREHAND, g->right = BEFOREHAND * SHARE;
+}
+
+int guesser_worth(const Guesser *g, int room) {
+    const double share = g->right / g->seen;
+    double tokens = 1, all_right = 1, best = WORTH;
+    int worth = 0;
+    for (int i = 1; i <= g->most && i <= room; i++) {
+        all_right *= share;
+        tokens += all_right;
+        const double gain = tokens / (g->costs[i] + i * g->cost);
+        if (gain > best) best = gain, worth = i;
+    }
+    return worth;
+}
+
+Status guesser_follow(Guesser *g, const Session *session, Error *error) {
+    session_interrupt_with(g->session, session);
+    return session_set(g->session, session_tokens(session), session_length(session), error);
+}
+
+Status guesser_guess(Guesser *g, const SampleParams *params, bool last, int32_t *id, Error *error) {
+    session_hold_ahead(g->session, last);
+    return session_sample(g->session, params, id, error);
+}
+
+void guesser_learn(Guesser *g, int n_guessed, int n_right) {
+    g->right += n_right;
+    g->seen += n_right < n_guessed ? n_right + 1 : n_right;
+    if (g->seen > MOST_SEEN) g->seen /= 2, g->right /= 2;
+}

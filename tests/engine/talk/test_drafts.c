@@ -1,0 +1,487 @@
+// Drafts: what is guessed of a reply shows in nothing but in how many steps it takes.
+#include "engine/talk/drafts.h"
+
+#include "engine/engine_internal.h"
+#include "engine/model/model.h"
+#include "engine/session/session_step.h"
+#include "engine/talk/lookup.h"
+#include "tests/support/ahead.h"
+#include "tests/support/kernels/random.h"
+#include "tests/support/talk/talk.h"
+#include "tests/support/test.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+// ---- where a text stood before -----------------------------------------------------------------------------------
+
+static int64_t plain_find(const int32_t *text, int64_t n, int *match) {
+    int64_t best = 0;
+    int seen = 0;
+    *match = 0;
+    for (int64_t place = n - 1; place >= LOOKUP_LEAST && seen < LOOKUP_PLACES; place--) {
+        int m = 0;
+        while (m < place && m < LOOKUP_MOST && text[place - 1 - m] == text[n - 1 - m]) m++;
+        if (m < LOOKUP_LEAST) continue;
+        if (m > *match) best = place, *match = m;
+        if (*match == LOOKUP_MOST) break;
+        seen++;
+    }
+    return best;
+}
+
+static void the_longest_match_is_found_and_the_newest_of_those(void **state) {
+    (void)state;
+    enum { N = 600 };
+    Error error;
+    Lookup *lookup;
+    int32_t text[N];
+    int found = 0;
+    assert_int_equal(lookup_open(N, &lookup, &error), STATUS_OK);
+    for (int words = 2; words <= 12; words++) {
+        uint64_t seed = (uint64_t)words;
+        for (int i = 0; i < N; i++) text[i] = (int32_t)(seeded_bits(&seed) % (uint64_t)words);
+        lookup_clear(lookup);
+        for (int64_t n = 0; n <= N; n += 1 + n % 3) { // several are new at times
+            int match, plain;
+            const int64_t place = lookup_find(lookup, text, n, &match),
+                          expected = plain_find(text, n, &plain);
+            assert_int_equal(place, expected);
+            assert_int_equal(match, plain);
+            found += place > 0;
+        }
+    }
+    assert_true(found > 1000);
+    lookup_close(lookup);
+}
+
+// ---- how many are worth it ------------------------------------------------------------------------------------------
+
+static const double COSTS[DRAFTS_MOST + 1] = {1,   1.5, 1.5, 1.5, 1.6, 1.6, 1.6, 1.6,
+                                              1.7, 1.7, 1.7, 1.8, 1.8, 1.8, 1.9, 1.9};
+
+typedef struct Course {
+    double cost; // of all steps
+    int tokens, guessed, right;
+} Course;
+
+// A reply that is text [n] from `from` on, whatever is guessed.
+static Course follow(const int32_t *text, int64_t from, int64_t n, int most) {
+    Error error;
+    Drafts *drafts;
+    Course course = {0};
+    assert_int_equal(drafts_open(n, &drafts, &error), STATUS_OK);
+    drafts_begin(drafts, COSTS, most);
+    for (int64_t at = from; at < n;) {
+        const DraftPlan plan = drafts_plan(drafts, text, at, (int)(n - at - 1));
+        int right = 0;
+        while (right < plan.n && plan.ids[right] == text[at + right]) right++;
+        drafts_drawn(drafts, text + at, right + 1);
+        assert_in_range(plan.n, 0, most);
+        assert_true(at + plan.n < n);
+        course.cost += COSTS[plan.n];
+        course.guessed += plan.n, course.right += right;
+        at += right + 1;
+    }
+    course.tokens = (int)(n - from);
+    drafts_close(drafts);
+    return course;
+}
+
+static void a_text_said_again_takes_few_steps(void **state) {
+    (void)state;
+    enum { HALF = 400 };
+    int32_t text[2 * HALF];
+    uint64_t seed = 7;
+    for (int i = 0; i < HALF; i++) text[i] = text[HALF + i] = (int32_t)(seeded_bits(&seed) % 5000);
+    Course c = follow(text, HALF + 3, sizeof text / sizeof *text, 7);
+    assert_true(c.cost < 0.3 * c.tokens);
+    assert_true(c.right > 0.9 * c.guessed);
+    assert_int_equal(follow(text, HALF, sizeof text / sizeof *text, 0).guessed, 0);
+}
+
+static void a_text_like_no_other_has_none(void **state) {
+    (void)state;
+    int32_t text[2000];
+    for (int i = 0; i < 2000; i++) text[i] = i;
+    assert_int_equal(follow(text, 100, 2000, 15).guessed, 0);
+}
+
+// The worst there is: places that look alike, and go on otherwise each time.
+static void who_is_wrong_each_time_stops_soon(void **state) {
+    (void)state;
+    enum { N = 4000 };
+    int32_t text[N];
+    uint64_t seed = 3;
+    for (int length = LOOKUP_LEAST; length <= 40; length += 5) {
+        for (int i = 0; i < N; i++)
+            text[i] =
+                i % (length + 4) < length ? i % (length + 4) : 100 + (int32_t)(seeded_bits(&seed) % 100000);
+        // What is alike is said again and again, rightly so; what comes behind it is never right.
+        Course c = follow(text, N / 2, N, 7);
+        assert_true(c.cost < 1.02 * c.tokens);
+    }
+    for (int i = 0; i < N; i++) text[i] = (int32_t)(seeded_bits(&seed) % 6); // nothing can be told of it
+    Course c = follow(text, N / 2, N, 7);
+    assert_true(c.cost < 1.02 * c.tokens);
+}
+
+// ---- sessions -----------------------------------------------------------------------------------------------------
+
+enum { VOCAB = 384 };
+
+static Engine *open_babbler(int context_size, int page_size) {
+    Error error;
+    Engine *engine;
+    EngineOptions options = {.model = "tests/golden/babbler",
+                             .device = "cpu",
+                             .n_threads = 1,
+                             .context_size = context_size,
+                             .cache = cache_options(DTYPE_F32),
+                             .chunk = 32};
+    options.cache.paged = page_size > 0;
+    if (page_size > 0) options.cache.page_size = page_size;
+    if (engine_open(&options, &engine, &error)) fail_msg("%s", error.message);
+    return engine;
+}
+
+// What is drawn one by one behind a prompt, and the logits behind the last of it.
+static void draw_alone(Engine *engine, const int32_t *prompt, int n_prompt, const SampleParams *params, int n,
+                       int32_t *ids, float *logits) {
+    Error error;
+    Session *s;
+    assert_int_equal(session_open(engine, &s, &error), STATUS_OK);
+    assert_int_equal(session_sync(s, prompt, n_prompt, NULL, &error), STATUS_OK);
+    for (int i = 0; i < n; i++) assert_int_equal(session_sample(s, &params[i], &ids[i], &error), STATUS_OK);
+    assert_int_equal(session_logits(s, logits, &error), STATUS_OK);
+    session_close(s);
+}
+
+static void what_is_guessed_wrong_leaves_no_trace(void **state) {
+    (void)state;
+    enum { N = 12 };
+    const int32_t prompt[] = {5, 9, 77, 31, 8};
+    int32_t alone[N + 1], ids[N + 1];
+    float logits[2][VOCAB];
+    SampleParams params[N + 1];
+    Error error;
+    Engine *engine = open_babbler(64, 4);
+    for (int i = 0; i <= N; i++)
+        params[i] =
+            (SampleParams){.temperature = 1, .top_p = 1, .typical_p = 1, .seed = 9, .position = (uint64_t)i};
+    for (int right = 0; right < N; right++) { // guesses that are
+        Session *s;
+        int n_drawn;
+        draw_alone(engine, prompt, 5, params, right + 2, alone, logits[0]);
+        assert_int_equal(session_open(engine, &s, &error), STATUS_OK);
+        assert_int_equal(session_sync(s, prompt, 5, NULL, &error), STATUS_OK);
+        assert_int_equal(session_most_drafts(s), 0); // nothing is pending
+        assert_int_equal(session_sample(s, &params[0], &ids[0], &error), STATUS_OK);
+        assert_int_equal(session_most_drafts(s), SESSION_MOST_DRAFTS);
+        int32_t guesses[N];
+        for (int i = 0; i < N - 1; i++)
+            guesses[i] = i < right ? alone[i + 1] : (alone[right + 1] + 1 + i) % VOCAB;
+        for (int i = 0; i < N - 1; i++) session_guess(s, i, guesses[i]);
+        assert_int_equal(session_draw_guessed(s, N - 1, params + 1, ids + 1, &n_drawn, &error), STATUS_OK);
+        assert_int_equal(n_drawn, right + 1);
+        assert_memory_equal(ids, alone, (size_t)(right + 2) * sizeof *ids);
+        assert_int_equal(session_length(s), 6 + right);
+        assert_int_equal(session_cached(s), 6 + right);
+        session_push(s, ids[right + 1]);
+        assert_int_equal(session_logits(s, logits[1], &error), STATUS_OK);
+        assert_memory_equal(logits[0], logits[1], sizeof logits[0]);
+        session_cut(s, 6);
+        assert_int_equal(session_length(s), 6);
+        assert_int_equal(session_cached(s), 5);
+        session_close(s);
+        assert_int_equal(engine->cache.n_free, engine->cache.n_pages);
+    }
+    engine_close(engine);
+}
+
+static void no_more_are_guessed_than_there_is_room_for(void **state) {
+    (void)state;
+    int32_t prompt[64], id;
+    Error error;
+    const SampleParams greedy = {.top_p = 1, .typical_p = 1};
+    for (int i = 0; i < 64; i++) prompt[i] = i;
+    for (int paged = 0; paged < 2; paged++) {
+        Engine *engine = open_babbler(64, paged ? 8 : 0);
+        for (int n = 40; n < 64; n++) {
+            Session *s;
+            assert_int_equal(session_open(engine, &s, &error), STATUS_OK);
+            assert_int_equal(session_sync(s, prompt, n, NULL, &error), STATUS_OK);
+            assert_int_equal(session_sample(s, &greedy, &id, &error), STATUS_OK);
+            const int room = n < 63 ? 64 - n - 2 : 0;
+            assert_int_equal(session_most_drafts(s), room < SESSION_MOST_DRAFTS ? room : SESSION_MOST_DRAFTS);
+            session_close(s);
+        }
+        engine_close(engine);
+    }
+}
+
+static void what_fails_leaves_the_log_as_it_was(void **state) {
+    (void)state;
+    const int32_t prompt[] = {1, 2, 3, 4}, guesses[] = {7, 8, 9};
+    int32_t id, ids[4];
+    int n_drawn;
+    float logits[2][VOCAB];
+    Error error;
+    const SampleParams greedy[4] = {{.top_p = 1, .typical_p = 1},
+                                    {.top_p = 1, .typical_p = 1},
+                                    {.top_p = 1, .typical_p = 1},
+                                    {.top_p = 1, .typical_p = 1}};
+    Engine *engine = open_babbler(64, 8);
+    Session *s;
+    atomic_int stop = 0;
+    ahead_install(engine, false);
+    assert_int_equal(session_open(engine, &s, &error), STATUS_OK);
+    session_set_interrupt(s, &stop);
+    assert_int_equal(session_sync(s, prompt, 4, NULL, &error), STATUS_OK);
+    assert_int_equal(session_sample(s, greedy, &id, &error), STATUS_OK);
+    draw_alone(engine, prompt, 4, greedy, 1, ids, logits[0]);
+    for (int i = 0; i < 3; i++) session_guess(s, i, guesses[i]);
+    stop = 1;
+    assert_int_equal(session_draw_guessed(s, 3, greedy, ids, &n_drawn, &error), STATUS_INTERRUPTED);
+    assert_int_equal(n_drawn, 0);
+    assert_int_equal(session_length(s), 5);
+    assert_int_equal(session_cached(s), 4);
+    stop = 0;
+    ahead_fail_once();
+    assert_int_equal(session_draw_guessed(s, 3, greedy, ids, &n_drawn, &error), STATUS_DEVICE);
+    assert_non_null(strstr(error.message, "not a number"));
+    assert_int_equal(session_length(s), 5);
+    assert_true(session_cached(s) <= 5);
+    assert_int_equal(session_logits(s, logits[1], &error), STATUS_OK);
+    assert_memory_equal(logits[0], logits[1], sizeof logits[0]);
+    session_close(s);
+    engine_close(engine);
+}
+
+static void who_cannot_take_tokens_back_guesses_none(void **state) {
+    (void)state;
+    static const struct {
+        const char *model, *why;
+    } MODELS[] = {
+        {"tests/golden/delta/qwen3_5", "its states cannot be taken back"},
+        {"tests/golden/state_space/mamba2", "its states cannot be taken back"},
+        {"tests/golden/babbler", NULL},
+    };
+    for (size_t i = 0; i < sizeof MODELS / sizeof *MODELS; i++) {
+        Error error;
+        Engine *engine;
+        Model *model;
+        const EngineOptions options = {.device = "cpu", .n_threads = 1, .cache = cache_options(DTYPE_F32)};
+        if (model_open(MODELS[i].model, &model, &error) ||
+            engine_open_model(model, &options, &engine, &error))
+            fail_msg("%s: %s", MODELS[i].model, error.message);
+        const char *why = engine_cannot_draft(engine);
+        assert_true((why == NULL) == (MODELS[i].why == NULL));
+        if (why) assert_string_equal(why, MODELS[i].why);
+        engine_close(engine);
+    }
+}
+
+// ---- talks ---------------------------------------------------------------------------------------------------------
+
+typedef struct Way {
+    OverflowPolicy policy;
+    bool paged, steps_ahead;
+    SamplerSettings sampler;
+} Way;
+
+typedef struct Told {
+    char text[65536];
+    int32_t log[256];
+    int64_t n;
+    uint64_t position;
+    int64_t guessed, right;
+    int free_pages;
+} Told;
+
+// Where steps of several tokens cost next to nothing much is guessed, rightly or not.
+static double cost_next_to_nothing(const Backend *backend, double bytes, int n) {
+    (void)backend, (void)bytes;
+    return 1 + 0.001 * n;
+}
+
+static double cost_nothing(const Backend *backend, double bytes, int n) {
+    (void)backend, (void)bytes, (void)n;
+    return 1e-6;
+}
+
+static void make_steps_cheap(Engine *engine) {
+    static Ops ops;
+    ops = *engine->backend->ops;
+    ops.step_seconds = cost_next_to_nothing;
+    engine->backend->ops = &ops;
+}
+
+static void make_free(Engine *engine) {
+    static Ops ops;
+    ops = *engine->backend->ops;
+    ops.step_seconds = cost_nothing;
+    engine->backend->ops = &ops;
+}
+
+// The same model, in other weights: it mostly says the same, or in its own, always.
+static Engine *open_guesser(WeightType weights, int context_size) {
+    Error error;
+    Engine *engine;
+    const EngineOptions options = {.model = "tests/golden/babbler",
+                                   .device = "cpu",
+                                   .n_threads = 1,
+                                   .weights = weights,
+                                   .context_size = context_size,
+                                   .cache = cache_options(DTYPE_F32)};
+    if (engine_open(&options, &engine, &error)) fail_msg("%s", error.message);
+    make_free(engine);
+    return engine;
+}
+
+// A talk of several turns, with everything that ends one.
+static void talk(const Way *way, int drafts, Engine *guesser, Told *told) {
+    CacheOptions cache = cache_options(DTYPE_F32);
+    cache.paged = way->paged, cache.page_size = 16, cache.n_sequences = 2;
+    if (!way->paged) cache.n_sequences = 1;
+    Talk *t = talk_open(192, &cache);
+    if (way->steps_ahead) ahead_install(t->engine, true);
+    make_steps_cheap(t->engine);
+    ConversationSettings *settings = conversation_settings(t->c);
+    settings->overflow.policy = way->policy;
+    settings->sampler = way->sampler;
+    settings->drafts = drafts;
+    Error refused;
+    if (conversation_set_guesser(t->c, guesser, &refused)) fail_msg("%s", refused.message);
+    *told = (Told){0};
+    for (int turn = 0; turn < 14; turn++) {
+        Error error;
+        ReplyReport report;
+        const char *stops[] = {"e", "th"};
+        settings->stop = stops, settings->n_stop = turn % 3 == 1 ? 2 : 0;
+        settings->max_tokens = turn % 4 == 2 ? 90 : turn == 5 ? 1 : 30;
+        t->stop = 0;
+        t->stop_after = turn % 4 == 3 ? 5 : 0;
+        if (turn % 5 == 4) conversation_truncate(t->c, conversation_length(t->c) - 2);
+        talk_append(t->c, CHAT_USER, turn % 2 ? "And then what came of it?" : "Tell me more.");
+        Status status = talk_reply(t, false, &report, &error);
+        told->guessed += report.n_guessed, told->right += report.n_right;
+        const size_t used = strlen(told->text);
+        snprintf(told->text + used, sizeof told->text - used, "[%d %d %lld %lld %lld %s]", status,
+                 report.finish, (long long)report.cached, (long long)report.used, (long long)report.n_reply,
+                 t->text);
+    }
+    told->n = session_length(conversation_session(t->c));
+    told->position = settings->position;
+    told->free_pages = t->engine->cache.n_free;
+    memcpy(told->log, session_tokens(conversation_session(t->c)), (size_t)told->n * sizeof *told->log);
+    talk_close(t);
+}
+
+static void assert_told_alike(const Told *a, const Told *b) {
+    assert_string_equal(a->text, b->text);
+    assert_int_equal(a->n, b->n);
+    assert_int_equal(a->position, b->position);
+    assert_memory_equal(a->log, b->log, (size_t)b->n * sizeof *b->log);
+}
+
+enum { SAMPLERS = 4 };
+
+// Some with few tokens, for by itself the model repeats nothing.
+static void make_samplers(bool few, SamplerSettings samplers[SAMPLERS]) {
+    static const SamplerBias biases[] = {{100, 1000}, {101, 1000}, {102, 998}};
+    for (int i = 0; i < SAMPLERS; i++)
+        samplers[i] = (SamplerSettings){.top_p = 1,
+                                        .typical_p = 1,
+                                        .repeat_penalty = 1,
+                                        .dry_base = 1.75f,
+                                        .dry_allowed = 2,
+                                        .logit_bias = biases,
+                                        .n_logit_bias = few ? 3 : 0};
+    samplers[1].temperature = 0.3f, samplers[1].top_k = 4;
+    samplers[2].repeat_penalty = 1.02f, samplers[2].repeat_last = 20, samplers[2].presence_penalty = 0.05f;
+    samplers[2].dry_multiplier = 0.01f, samplers[2].temperature = 0.1f;
+    samplers[3].ignore_eos = true;
+}
+
+static void a_talk_is_the_same_to_the_byte(void **state) {
+    (void)state;
+    static Told alone, guessed;
+    SamplerSettings samplers[SAMPLERS];
+    int64_t right = 0, steps_ahead_right = 0;
+    make_samplers(true, samplers);
+    for (int policy = OVERFLOW_REEVALUATE; policy <= OVERFLOW_STOP; policy++)
+        for (int k = 0; k < 2 * SAMPLERS; k++) {
+            const Way way = {(OverflowPolicy)policy, (k + policy) % 2 == 0, k >= SAMPLERS,
+                             samplers[k % SAMPLERS]};
+            talk(&way, 0, NULL, &alone);
+            assert_int_equal(alone.guessed, 0);
+            const int drafts[] = {1, 7, 15};
+            for (int i = 0; i < 3; i++) {
+                talk(&way, drafts[i], NULL, &guessed);
+                assert_told_alike(&guessed, &alone);
+                right += guessed.right;
+                if (way.steps_ahead) steps_ahead_right += guessed.right;
+            }
+        }
+    assert_true(right > 500);
+    assert_true(steps_ahead_right > 100);
+}
+
+static void whatever_another_model_guesses(void **state) {
+    (void)state;
+    static Told alone, guessed;
+    static const WeightType weights[] = {WEIGHTS_OWN, WEIGHTS_INT4};
+    SamplerSettings samplers[SAMPLERS];
+    int64_t right[2] = {0}, all[2] = {0};
+    make_samplers(false, samplers);
+    for (int i = 0; i < 2; i++)
+        for (int k = 0; k < 2 * SAMPLERS; k++) {
+            // Its context may end sooner than the conversation's, which then goes on without it.
+            Engine *guesser = open_guesser(weights[i], k % 3 == 2 ? 64 : 192);
+            const Way way = {(OverflowPolicy)(k % 4), k % 2 == 0, k >= SAMPLERS, samplers[k % SAMPLERS]};
+            talk(&way, 0, guesser, &alone);
+            assert_int_equal(alone.guessed, 0);
+            talk(&way, k % 2 ? 3 : 9, guesser, &guessed);
+            assert_told_alike(&guessed, &alone);
+            right[i] += guessed.right, all[i] += guessed.guessed;
+            engine_close(guesser);
+        }
+    assert_true(right[0] > 1000);
+    assert_true((double)right[0] > 0.8 * (double)all[0]); // what stays behind a shift it has read again
+    assert_true(right[1] > 100);
+    assert_true(right[1] < all[1]);
+}
+
+static void who_has_other_tokens_cannot_guess(void **state) {
+    (void)state;
+    Error error;
+    Engine *other;
+    CacheOptions cache = cache_options(DTYPE_F32);
+    Talk *t = talk_open(64, &cache);
+    const EngineOptions options = {
+        .model = "assets/parley-9m", .device = "cpu", .n_threads = 1, .context_size = 64, .cache = cache};
+    if (engine_open(&options, &other, &error)) fail_msg("%s", error.message);
+    assert_int_equal(conversation_set_guesser(t->c, other, &error), STATUS_UNSUPPORTED);
+    assert_non_null(strstr(error.message, "it cannot guess: it has"));
+    engine_close(other);
+    talk_close(t);
+}
+
+int main(int argc, char **argv) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_longest_match_is_found_and_the_newest_of_those),
+        cmocka_unit_test(a_text_said_again_takes_few_steps),
+        cmocka_unit_test(a_text_like_no_other_has_none),
+        cmocka_unit_test(who_is_wrong_each_time_stops_soon),
+        cmocka_unit_test(what_is_guessed_wrong_leaves_no_trace),
+        cmocka_unit_test(no_more_are_guessed_than_there_is_room_for),
+        cmocka_unit_test(what_fails_leaves_the_log_as_it_was),
+        cmocka_unit_test(who_cannot_take_tokens_back_guesses_none),
+        cmocka_unit_test(a_talk_is_the_same_to_the_byte),
+        cmocka_unit_test(whatever_another_model_guesses),
+        cmocka_unit_test(who_has_other_tokens_cannot_guess),
+    };
+    return test_main("drafts", argc, argv, tests);
+}
