@@ -108,6 +108,8 @@ const EngineDispatch *engine_dispatch(const Engine *engine);
 const char *engine_backend_note(const Engine *engine);
 // Why nothing is guessed of what comes next (engine/talk/drafts.h); NULL: it can be.
 const char *engine_cannot_draft(const Engine *engine);
+// Whether tokens are taken back one by one; else what came before them with the same step is evaluated again.
+bool engine_takes_back(const Engine *engine);
 // Seconds that a step of n tokens of one session takes, about, to be compared with others.
 double engine_step_seconds(const Engine *engine, int n);
 // Why what is cached cannot come closer to the front, so that "shift" and "shift-inplace" re-evaluate; NULL: it can.

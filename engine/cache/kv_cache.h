@@ -42,6 +42,8 @@ typedef struct KvSequence {
     // Where layers recur, by their lengths; the last is of `length` tokens, or behind one that is reserved for a token.
     KvMark marks[KV_MARKS];
     int n_marks;
+    bool
+        replies; // the step to come is of a reply, however many tokens it has: its marks go as those of single tokens do
 } KvSequence;
 
 typedef struct KvBranch {
@@ -155,8 +157,8 @@ bool kv_branch_drop(KvCache *cache);
 // ---- states of layers that recur (kv_states.c) --------------------------------------------------------------------
 //
 // What a text has left in them, at the lengths that its sequence's marks name. A step reads one state and writes another, so
-// that a sequence can be taken back by its last step, and forked where it stands. Of steps of one token only the last two are
-// kept; where a step of several begins and ends, which is where a turn begins and where a reply does, it stays, until there
+// that a sequence can be taken back by its last step, and forked where it stands. Of steps of one token, and of a reply's,
+// only the last two are kept; where a step of several begins and ends, which is where a turn begins and where a reply does, it stays, until there
 // are more than cache.kept_marks. What lies between is read again from the last mark before it.
 
 // How many states a cache for n sequences has, and most marks that one of them keeps.

@@ -65,14 +65,14 @@ static int least_kept(const KvSequence *s) {
     return least;
 }
 
-// Before a step of n tokens: the state that it begins with stays, those of single tokens before it go.
-static void thin(KvCache *cache, KvSequence *s, int n) {
+// Before a step, whose marks stay or not: then the state that it begins with does. Those of single tokens before it go.
+static void thin(KvCache *cache, KvSequence *s, bool stays) {
     int kept = 0;
-    if (n > 1 && s->n_marks > 0) s->marks[s->n_marks - 1].kept = true;
+    if (stays && s->n_marks > 0) s->marks[s->n_marks - 1].kept = true;
     for (int i = s->n_marks - 2; i >= 0; i--)
         if (!s->marks[i].kept) drop(cache, s, i);
     for (int i = 0; i < s->n_marks; i++) kept += s->marks[i].kept;
-    kept += n > 1; // with the one that comes
+    kept += stays; // with the one that comes
     for (; kept > cache->kept_marks && s->n_marks > 1; kept--) {
         const int least = least_kept(s);
         if (least < 0) break;
@@ -100,7 +100,8 @@ Status kv_states_extend(KvCache *cache, KvSequence *s, int n, Error *error) {
     if (kv_states_at(s, s->length + n) >= 0) return STATUS_OK;
     kv_states_truncate(cache, s, s->length);
     assert(s->length == (s->n_marks > 0 ? s->marks[s->n_marks - 1].length : 0));
-    thin(cache, s, n);
+    const bool stays = n > 1 && !s->replies;
+    thin(cache, s, stays);
     int32_t state = find_free(cache);
     while (state < 0 && kv_branch_drop(cache)) state = find_free(cache);
     if (state < 0)
@@ -108,6 +109,6 @@ Status kv_states_extend(KvCache *cache, KvSequence *s, int n, Error *error) {
                          cache->layout.n_states);
     assert(s->n_marks < KV_MARKS);
     cache->state_references[state] = 1;
-    s->marks[s->n_marks++] = (KvMark){s->length + n, state, n > 1};
+    s->marks[s->n_marks++] = (KvMark){s->length + n, state, stays};
     return STATUS_OK;
 }

@@ -98,7 +98,9 @@ Status session_evaluate_to(Session *s, int64_t end, const LogitRows *wanted, Err
     int n = (int)(end - s->sequence.length);
     StepSequence all;
     SessionPart part = {s->ids, s->positions, s->slots, &all};
+    s->sequence.replies = s->catches_up || end > s->n_log;
     Status status = session_enter(s, n, &part, error);
+    s->sequence.replies = s->catches_up = false;
     if (status) return status;
     Step step = {
         .n_tokens = n,
@@ -183,7 +185,7 @@ static Status evaluate_pieces(Session *s, Error *error) {
     Forward *forward = &s->engine->forward;
     Reading reading = {.session = s, .first = s->sequence.length, .look = 1, .looked = clock_seconds()};
     const LayerWatch watch = {on_layer, &reading};
-    const bool of_prompt = session_pending(s) > 1;
+    const bool of_prompt = session_pending(s) > 1 && !s->catches_up;
     bool told = s->progress.step && of_prompt;
     int32_t last = -1; // of the step in hand
     while (s->sequence.length < s->n_log) {

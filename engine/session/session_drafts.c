@@ -6,11 +6,14 @@ const char *engine_cannot_draft(const Engine *engine) {
     const Model *model = engine->model;
     if (!engine->backend->ops->step_seconds) return "nothing is known here of what several tokens cost";
     if (engine->forward.stages > 1) return "its layers are divided between hosts";
-    if (decoder_recurring(&model->shape) > 0) return "its states cannot be taken back";
     if (model->seen_both_ways) return "its prompt is seen both ways";
     if (model_rope_set(model, engine->context_size) > 0)
         return "its rotary frequencies go by the length of the text";
     return NULL;
+}
+
+bool engine_takes_back(const Engine *engine) {
+    return decoder_recurring(&engine->model->shape) == 0;
 }
 
 double engine_step_seconds(const Engine *engine, int n) {
@@ -22,16 +25,22 @@ double engine_step_seconds(const Engine *engine, int n) {
                                               active * (double)(m->weights + m->host_weights), n);
 }
 
+bool session_decodes(const Session *s) {
+    const int64_t pending = session_pending(s);
+    return pending == 1 || (s->catches_up && pending <= SESSION_MOST_DRAFTS);
+}
+
 int session_most_drafts(const Session *s) {
     const Forward *f = &s->engine->forward;
     const KvCache *cache = &s->engine->cache;
-    int64_t most = kv_sequence_room(cache, &s->sequence) - 1;
+    const int64_t pending = session_pending(s);
+    int64_t most = kv_sequence_room(cache, &s->sequence) - pending;
     // Behind the token that fills the context what is seen may be another text.
     if (most > cache->context_size - s->n_log - 1) most = cache->context_size - s->n_log - 1;
-    if (session_pending(s) != 1 || f->profile || f->tap || most < 0) return 0;
+    if (!session_decodes(s) || f->profile || f->tap || most < 0) return 0;
     if (most > f->max_logits - 1) most = f->max_logits - 1;
-    if (most > f->max_tokens - 1) most = f->max_tokens - 1;
-    return most < SESSION_MOST_DRAFTS ? (int)most : SESSION_MOST_DRAFTS;
+    if (most > f->max_tokens - pending) most = f->max_tokens - pending;
+    return most + pending <= SESSION_MOST_DRAFTS + 1 ? (int)most : SESSION_MOST_DRAFTS + 1 - (int)pending;
 }
 
 void session_interrupt_with(Session *s, const Session *other) {
@@ -51,12 +60,19 @@ void session_guess(Session *s, int i, int32_t id) {
     s->log[s->n_log + i] = id;
 }
 
+// What is not cached of the log is pending.
+static void keep_cached(Session *s, int64_t length) {
+    kv_sequence_truncate(&s->engine->cache, &s->sequence, length);
+    s->catches_up = s->sequence.length < length;
+}
+
 Status session_draw_guessed(Session *s, int n, const SampleParams *params, int32_t *tokens, int *n_drawn,
                             Error *error) {
     const int64_t length = s->n_log;
+    const int32_t first = (int32_t)session_pending(s) - 1;
     int32_t rows[SESSION_MOST_DRAFTS + 1];
     *n_drawn = 0;
-    for (int i = 0; i <= n; i++) rows[i] = i;
+    for (int i = 0; i <= n; i++) rows[i] = first + i;
     s->settled = s->sequence.length;
     Status status = session_evaluate_to(s, length + n, &(LogitRows){rows, n + 1}, error);
     if (status) return status;
@@ -66,7 +82,7 @@ Status session_draw_guessed(Session *s, int n, const SampleParams *params, int32
     int right = 0;
     while (!status && right < n && tokens[right] == s->log[length + right]) right++;
     for (int i = 0; i <= right && !status; i++) status = forward_check_sampled(tokens[i], error);
-    kv_sequence_truncate(&s->engine->cache, &s->sequence, length + right);
+    keep_cached(s, status ? length : length + right);
     if (status) return status;
     s->n_log = length + right;
     s->engine->logits_of = s;
@@ -78,6 +94,6 @@ Status session_draw_guessed(Session *s, int n, const SampleParams *params, int32
 void session_cut(Session *s, int64_t length) {
     if (length > s->n_log || length < 1) return;
     s->n_log = length;
-    if (s->sequence.length >= length) kv_sequence_truncate(&s->engine->cache, &s->sequence, length - 1);
+    if (s->sequence.length >= length) keep_cached(s, length - 1);
     session_drop_logits(s);
 }

@@ -16,6 +16,7 @@ struct Session {
     uint64_t
         version; // another one, unique in the engine, whenever log or cache change but by an appended token
     bool independent; // see session_set_independent()
+    bool catches_up;  // what is pending was evaluated before, with guesses behind it that were wrong
     bool holds_ahead; // see session_hold_ahead()
     const atomic_int *interrupt;
     Progress progress;

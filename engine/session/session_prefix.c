@@ -155,6 +155,7 @@ Status session_set(Session *s, const int32_t *tokens, int64_t n, Error *error) {
     const int64_t own = kv_common_prefix(tokens, n, s->log, s->sequence.length);
     int64_t common = recall(s, tokens, n, true);
     s->parting = parting_of(s, tokens, n, own, common);
+    s->catches_up = false;
     memcpy(s->log + common, tokens + common, (size_t)(n - common) * sizeof *s->log);
     s->n_log = n;
     session_match_frequencies(s);
@@ -169,6 +170,7 @@ Status session_evict(Session *s, int64_t from, int64_t n, OverflowPolicy policy,
                          (long long)from, (long long)(from + n - 1), (long long)s->n_log);
     KvCache *cache = &s->engine->cache;
     s->engine->ahead.of = NULL; // pages may be copied, and keys turned
+    s->catches_up = false;
     s->version = ++s->engine->n_versions;
     bool in_place = policy == OVERFLOW_SHIFT_INPLACE;
     bool shift = (in_place || policy == OVERFLOW_SHIFT) && !engine_cannot_shift(s->engine) &&

@@ -26,14 +26,16 @@ void session_push(Session *session, int32_t token);
 
 enum { SESSION_MOST_DRAFTS = 15 };
 
-// How many may be guessed behind the log's last token, the only one that is pending, so that all of them leave the context
-// room for one more; 0: none.
+// Whether what is pending is a reply's newest token, alone or with some that were evaluated before but could not be kept.
+bool session_decodes(const Session *session);
+// How many may be guessed behind the log's last token then, so that all of them leave the context room for one more, and
+// the step has SESSION_MOST_DRAFTS + 1 tokens at most; 0: none.
 int session_most_drafts(const Session *session);
 // Writes the i-th of them behind the log, which does not become longer.
 void session_guess(Session *session, int i, int32_t id);
 // Evaluates what is pending and the n tokens that were guessed, and draws behind each as far as they are right, with params
-// [n + 1]: tokens [*n_drawn], at least one, of which all but the last are the log's and cached now; the last is for
-// session_push(). After a failure log and cache are as they were, but for what was pending. STATUS_CONTEXT: no page is left.
+// [n + 1]: tokens [*n_drawn], at least one, of which all but the last are the log's now, and cached where the engine takes
+// tokens back; the last is for session_push(). After a failure log and cache are as they were, but for what was pending. STATUS_CONTEXT: no page is left.
 Status session_draw_guessed(Session *session, int n, const SampleParams *params, int32_t *tokens,
                             int *n_drawn, Error *error);
 // Drops the log's tokens from `length` >= 1 on; the last of the others is pending, as if it had just been drawn.

@@ -3,7 +3,6 @@
 #include "engine/talk/lookup.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 enum { LENGTHS = 7 };
 
@@ -18,7 +17,7 @@ static const double WORTH = 1.05;   // as many tokens in the same time
 
 struct Drafts {
     Lookup *lookup;
-    double costs[DRAFTS_MOST + 1];
+    DraftCosts costs;
     int most;
     double right[LENGTHS], seen[LENGTHS];
     int match;                    // of the guess in hand
@@ -44,8 +43,8 @@ void drafts_close(Drafts *d) {
     free(d);
 }
 
-void drafts_begin(Drafts *d, const double *costs, int most) {
-    memcpy(d->costs, costs, (size_t)(most + 1) * sizeof *costs);
+void drafts_begin(Drafts *d, const DraftCosts *costs, int most) {
+    d->costs = *costs;
     d->most = most;
     for (int i = 0; i < LENGTHS; i++) d->seen[i] = BEFOREHAND, d->right[i] = BEFOREHAND * KINDS[i].share;
     drafts_forget(d);
@@ -67,27 +66,33 @@ static double share_of(const Drafts *d, int match) {
     return d->right[kind] / d->seen[kind];
 }
 
-// Of n guesses behind a match as many as bring the most tokens in the time of a step of one.
-static int worth_checking(const Drafts *d, int match, int n) {
-    double tokens = 1, all_right = 1, best = WORTH;
-    int most = 0;
-    for (int i = 1; i <= n && i <= d->most; i++) {
-        all_right *= share_of(d, match + i - 1);
+int drafts_worth(const DraftCosts *costs, int pending, const double *probable, int n) {
+    double tokens = 1, all_right = 1, best = WORTH / costs->of[pending - 1];
+    int worth = 0;
+    for (int i = 1; i <= n; i++) {
+        all_right *= probable[i - 1];
         tokens += all_right;
-        if (tokens / d->costs[i] > best) best = tokens / d->costs[i], most = i;
+        const double gain = tokens / (costs->of[pending - 1 + i] + (1 - all_right) * costs->again);
+        if (gain > best) best = gain, worth = i;
     }
-    return most;
+    return worth;
 }
 
-DraftPlan drafts_plan(Drafts *d, const int32_t *text, int64_t n, int room) {
+static int worth_checking(const Drafts *d, int match, int pending, int n) {
+    double probable[DRAFTS_MOST];
+    for (int i = 0; i < n; i++) probable[i] = share_of(d, match + i);
+    return drafts_worth(&d->costs, pending, probable, n);
+}
+
+DraftPlan drafts_plan(Drafts *d, const int32_t *text, int64_t n, int pending, int room) {
     const int64_t place = lookup_find(d->lookup, text, n, &d->match);
     d->n = 0;
     if (place == 0) return (DraftPlan){0};
     // What follows may be the end itself, again and again.
     for (int i = 0; i < d->most + 1; i++)
         d->ids[d->n++] = place + i < n ? text[place + i] : d->ids[place + i - n];
-    const int most = room < d->most ? room : d->most, worth = worth_checking(d, d->match, most);
-    const bool soon = worth == 0 && most > 1 && worth_checking(d, d->match + 1, most - 1) > 0;
+    const int most = room < d->most ? room : d->most, worth = worth_checking(d, d->match, pending, most);
+    const bool soon = worth == 0 && most > 1 && worth_checking(d, d->match + 1, 1, most - 1) > 0;
     return (DraftPlan){worth, d->ids, soon};
 }
 

@@ -23,8 +23,14 @@ typedef struct Drafts Drafts;
 Status drafts_open(int64_t most_tokens, Drafts **drafts, Error *error);
 void drafts_close(Drafts *drafts); // NULL is fine
 
-// A reply begins. costs [most + 1]: of a step of 1, 2, … tokens, in steps of one; most <= DRAFTS_MOST.
-void drafts_begin(Drafts *drafts, const double *costs, int most);
+// What steps cost, in steps of one token.
+typedef struct DraftCosts {
+    double of[DRAFTS_MOST + 1]; // of 1, 2, … tokens
+    double again;               // more where a guess was wrong: what was right is evaluated again
+} DraftCosts;
+
+// A reply begins. most <= DRAFTS_MOST.
+void drafts_begin(Drafts *drafts, const DraftCosts *costs, int most);
 // The text is another one than what it was so far and what was drawn.
 void drafts_forget(Drafts *drafts);
 
@@ -34,8 +40,12 @@ typedef struct DraftPlan {
     bool soon;          // there are none yet, but there will be if the next token is what is guessed
 } DraftPlan;
 
-// For what follows text [n], at most `room` tokens of it.
-DraftPlan drafts_plan(Drafts *drafts, const int32_t *text, int64_t n, int room);
+// Of guesses of which the i-th is right with this probability once those before it are, how many of n bring the most tokens in
+// the time, behind `pending` >= 1 tokens that are evaluated anyway, pending + n <= DRAFTS_MOST + 1; 0: none are worth it.
+int drafts_worth(const DraftCosts *costs, int pending, const double *probable, int n);
+
+// For what follows text [n], of which the last tokens are pending; at most `room` tokens of it.
+DraftPlan drafts_plan(Drafts *drafts, const int32_t *text, int64_t n, int pending, int room);
 // What was drawn behind it, [n] >= 1, whatever came of the plan.
 void drafts_drawn(Drafts *drafts, const int32_t *ids, int n);
 

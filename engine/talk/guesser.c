@@ -2,7 +2,6 @@
 
 #include "engine/engine_internal.h"
 #include "engine/session/session_step.h"
-#include "engine/talk/drafts.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -10,14 +9,13 @@
 // What is taken to be right before anything was seen, and for how many guesses that counts.
 static const double SHARE = 0.7, BEFOREHAND = 6;
 static const double MOST_SEEN = 64; // then older ones count half
-static const double WORTH = 1.05;   // as many tokens in the same time
 
 struct Guesser {
     Engine *engine;
     const Engine *of;
     Session *session;
-    double costs[DRAFTS_MOST + 1]; // of steps of the model, in steps of one token
-    double cost;                   // of a guess, likewise
+    DraftCosts costs; // of steps of the model
+    double cost;      // of a guess, likewise
     int most;
     double right, seen;
 };
@@ -41,6 +39,7 @@ static Status check_vocabulary(const Engine *engine, const Engine *of, Error *er
 
 Status guesser_open(Engine *engine, const Engine *of, Guesser **out, Error *error) {
     const char *why = engine_cannot_draft(engine);
+    if (!why && !engine_takes_back(engine)) why = "its states cannot be taken back token by token";
     *out = NULL;
     Status status = check_vocabulary(engine, of, error);
     if (!status && why) status = error_set(error, STATUS_UNSUPPORTED, "it cannot guess: %s", why);
@@ -66,24 +65,22 @@ const Engine *guesser_engine(const Guesser *g) {
     return g->engine;
 }
 
-void guesser_begin(Guesser *g, const double *costs, int most, double second) {
-    memcpy(g->costs, costs, (size_t)(most + 1) * sizeof *costs);
+void guesser_begin(Guesser *g, const DraftCosts *costs, int most, double step) {
+    g->costs = *costs;
     g->most = most;
-    g->cost = engine_step_seconds(g->engine, 1) / second;
+    g->cost = engine_step_seconds(g->engine, 1) / step;
     g->seen = BEFOREHAND, g->right = BEFOREHAND * SHARE;
 }
 
-int guesser_worth(const Guesser *g, int room) {
-    const double share = g->right / g->seen;
-    double tokens = 1, all_right = 1, best = WORTH;
-    int worth = 0;
-    for (int i = 1; i <= g->most && i <= room; i++) {
-        all_right *= share;
-        tokens += all_right;
-        const double gain = tokens / (g->costs[i] + i * g->cost);
-        if (gain > best) best = gain, worth = i;
+int guesser_worth(const Guesser *g, int pending, int room) {
+    double probable[DRAFTS_MOST];
+    DraftCosts costs = g->costs;
+    const int most = room < g->most ? room : g->most;
+    for (int i = 0; i < most; i++) {
+        probable[i] = g->right / g->seen;
+        costs.of[pending + i] += (i + 1) * g->cost;
     }
-    return worth;
+    return drafts_worth(&costs, pending, probable, most);
 }
 
 Status guesser_follow(Guesser *g, const Session *session, Error *error) {

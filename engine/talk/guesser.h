@@ -5,6 +5,7 @@
 #define PALAVER_ENGINE_GUESSER_H
 
 #include "engine/engine.h"
+#include "engine/talk/drafts.h"
 
 typedef struct Guesser Guesser;
 
@@ -13,10 +14,10 @@ Status guesser_open(Engine *engine, const Engine *of, Guesser **guesser, Error *
 void guesser_close(Guesser *guesser); // NULL is fine
 const Engine *guesser_engine(const Guesser *guesser);
 
-// A reply begins: it is asked at first, whatever came of it before. costs as drafts_begin() has them.
-void guesser_begin(Guesser *guesser, const double *costs, int most, double second);
-// How many tokens it is worth to guess, at most `room`; 0: none.
-int guesser_worth(const Guesser *guesser, int room);
+// A reply begins: it is asked at first, whatever came of it before. costs as drafts_begin() has them, in units of `step` seconds.
+void guesser_begin(Guesser *guesser, const DraftCosts *costs, int most, double step);
+// How many tokens it is worth to guess behind so many that are pending, at most `room`; 0: none.
+int guesser_worth(const Guesser *guesser, int pending, int room);
 // Its session's log becomes that of the session.
 Status guesser_follow(Guesser *guesser, const Session *session, Error *error);
 // The next token behind that; `last`: no other is asked for before guesser_follow().

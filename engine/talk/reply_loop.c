@@ -27,15 +27,16 @@ typedef struct Guesses {
 
 static Status begin_drafts(Loop *l, Error *error) {
     Conversation *c = l->c;
-    double costs[DRAFTS_MOST + 1];
+    DraftCosts costs = {0};
     const int most = c->settings.drafts;
     if (most < 1 || engine_cannot_draft(c->engine)) return STATUS_OK;
     Status status = c->drafts ? STATUS_OK : drafts_open(engine_context_size(c->engine), &c->drafts, error);
     if (status) return status;
     const double one = engine_step_seconds(c->engine, 1);
-    for (int i = 0; i <= most; i++) costs[i] = engine_step_seconds(c->engine, i + 1) / one;
-    drafts_begin(c->drafts, costs, most);
-    if (c->guesser) guesser_begin(c->guesser, costs, most, one);
+    for (int i = 0; i <= DRAFTS_MOST; i++) costs.of[i] = engine_step_seconds(c->engine, i + 1) / one;
+    if (!engine_takes_back(c->engine)) costs.again = costs.of[most / 2 + 1] - 1;
+    drafts_begin(c->drafts, &costs, most);
+    if (c->guesser) guesser_begin(c->guesser, &costs, most, one);
     l->drafts = c->drafts, l->guesser = c->guesser;
     return STATUS_OK;
 }
@@ -45,7 +46,8 @@ static Status ask_guesser(const Loop *l, int room, Guesses *g, Error *error) {
     Session *session = l->c->session;
     const Engine *engine = guesser_engine(l->guesser);
     const int64_t left = engine_context_size(engine) - session_length(session) - 1;
-    const int n = guesser_worth(l->guesser, left < room ? (int)(left > 0 ? left : 0) : room);
+    const int n = guesser_worth(l->guesser, (int)session_pending(session),
+                                left < room ? (int)(left > 0 ? left : 0) : room);
     g->soon = n > 0;
     if (n == 0 || session_is_ahead(session)) return STATUS_OK;
     Status status = guesser_follow(l->guesser, session, error);
@@ -68,7 +70,8 @@ static Status guess(const Loop *l, Guesses *g, Error *error) {
     Session *session = l->c->session;
     const int most = session_most_drafts(session), wanted = reply_most_guesses(l->reply);
     const int room = most < wanted ? most : wanted;
-    const DraftPlan plan = drafts_plan(l->drafts, session_tokens(session), session_length(session), room);
+    const DraftPlan plan = drafts_plan(l->drafts, session_tokens(session), session_length(session),
+                                       (int)session_pending(session), room);
     g->soon = plan.soon || plan.n > 0;
     if (plan.n == 0 && l->guesser) return ask_guesser(l, room, g, error);
     if (session_is_ahead(session)) return STATUS_OK;
@@ -118,7 +121,7 @@ static Status make_reply(Loop *l, Error *error) {
     Session *session = l->c->session;
     Status status = begin_drafts(l, error);
     while (!status && !reply_finished(l->reply)) {
-        const bool decoding = reply_was_read(l->reply) && session_pending(session) == 1;
+        const bool decoding = reply_was_read(l->reply) && session_decodes(session);
         Guesses guesses = {0};
         if (!decoding)
             status = session_evaluate(session, error);
