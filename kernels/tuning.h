@@ -33,17 +33,16 @@ typedef struct LinearShape {
     DType type; // DTYPE_COUNT: one whose kernels are not chosen by tables
 } LinearShape;
 
-// One linear layer, measured: the op of the step that was begun last, with its norm and whatever follows the GEMM,
-// in `layers` one after the other.
+// Linear layers of one shape and type, measured where they stand: in the step that was begun last, in which they go one way
+// and all others as the table in force has it. By itself a layer may be fastest by another: what of its kernel overlaps those
+// beside it does not show then.
 typedef struct LinearTrial {
-    LinearKind kind;
-    LinearWay way;        // LINEAR_BY_TABLE: as the table in force has it
-    Layer *const *layers; // host [n_layers], n_layers >= 1; LOGITS: of any
-    const KvLayer *kv;    // host [n_layers]; QKV
-    int n_layers;
-    const Head *head; // LOGITS
-    PassBuffers
-        buffers; // which hold what a pass over the step has left there; what is in them afterwards is worthless
+    LinearShape shape;
+    LinearWay way; // LINEAR_BY_TABLE: as the table in force has it
+    // The step in hand, all of it (DecodeStep.pass); what is in the buffers afterwards is worthless.
+    Status (*pass)(const void *context, const PassBuffers *buffers, Error *error);
+    const void *context;
+    PassBuffers buffers;
 } LinearTrial;
 
 typedef struct TuningOps {
@@ -60,7 +59,7 @@ typedef struct TuningOps {
     // Makes a trial ready, and forgets the one before. STATUS_UNSUPPORTED, without an error message: the way has no
     // kernel for so many rows of this shape.
     Status (*prepare)(Backend *backend, const LinearTrial *trial, Error *error);
-    // Runs it once, from weights that no cache holds. *seconds: on the device.
+    // Runs the step once. *seconds: on the device.
     Status (*run)(Backend *backend, double *seconds, Error *error);
     // Bytes a second at which a kernel that only reads goes through memory much larger than the caches.
     Status (*read_speed)(Backend *backend, double *bytes_a_second, Error *error);

@@ -49,8 +49,10 @@ Status tune_show(Program *program, FILE *out, Error *error) {
     if (!status) {
         char backend[200];
         engine_describe_backend(program->engine, backend, sizeof backend);
-        fprintf(out, "backend   %s\ndispatch  %s; microseconds a layer, the whole op:\n", backend,
-                engine_dispatch(program->engine)->origin);
+        fprintf(out,
+                "backend   %s\ndispatch  %s; microseconds a step, where these layers go so and the others as "
+                "they do:\n",
+                backend, engine_dispatch(program->engine)->origin);
         for (int l = 0; l < tuning_n_layers(tuning); l++)
             print_layer(tuning_layer(tuning, l), times, l, &verdict, out);
         fprintf(out, "within %.2f times the best: %d of %d; worst %.2f (%s, %d rows)\n", ALLOWED,

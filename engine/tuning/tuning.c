@@ -3,25 +3,17 @@
 #include "engine/engine_internal.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 enum { RUNS = 7 }; // of a trial, of which the fastest counts: what disturbs makes it longer only
 
 const int TUNING_ROWS[TUNING_COUNTS] = {1,  2,  3,  4,  5,  6,  8,  9,  12, 16, 17, 20,
                                         24, 28, 32, 33, 40, 48, 56, 64, 65, 80, 96, 128};
 
-// Layers of one kind, shape and type.
-typedef struct Group {
-    TuningLayer layer;
-    Layer **layers; // [layer.n_layers]
-    KvLayer *kv;    // likewise
-} Group;
-
 struct Tuning {
     Engine *engine;
     const TuningOps *ops;
-    int n_groups;
-    Group groups[TUNING_MOST_LAYERS];
+    int n_layers;
+    TuningLayer layers[TUNING_MOST_LAYERS];
 };
 
 void tuning_set_room(EngineOptions *options) {
@@ -29,26 +21,17 @@ void tuning_set_room(EngineOptions *options) {
     options->n_rows = TUNING_MOST_ROWS;
 }
 
-static Status add_layer(Tuning *t, LinearKind kind, int l, Error *error) {
+static void add_layer(Tuning *t, LinearKind kind, int l) {
     const Forward *f = &t->engine->forward;
-    size_t n_layers = (size_t)f->model->shape.n_layers;
     LinearShape shape = t->ops->shape(f->backend, kind, f->layers[l], f->head);
-    if (shape.type == DTYPE_COUNT) return STATUS_OK;
-    Group *g = t->groups;
-    while (g < t->groups + t->n_groups &&
-           !(g->layer.kind == kind && g->layer.shape.n_out == shape.n_out &&
-             g->layer.shape.n_in == shape.n_in && g->layer.shape.type == shape.type))
+    if (shape.type == DTYPE_COUNT) return;
+    TuningLayer *g = t->layers;
+    while (g < t->layers + t->n_layers && !(g->kind == kind && g->shape.n_out == shape.n_out &&
+                                            g->shape.n_in == shape.n_in && g->shape.type == shape.type))
         g++;
-    if (g == t->groups + TUNING_MOST_LAYERS) return STATUS_OK; // more there are not of any model
-    if (g == t->groups + t->n_groups) {
-        t->n_groups++;
-        *g = (Group){{kind, shape, 0}, calloc(n_layers, sizeof(Layer *)), calloc(n_layers, sizeof(KvLayer))};
-        if (!g->layers || !g->kv)
-            return error_set(error, STATUS_MEMORY, "no memory for %zu layers", n_layers);
-    }
-    g->layers[g->layer.n_layers] = f->layers[l];
-    g->kv[g->layer.n_layers++] = t->engine->cache.layers[l];
-    return STATUS_OK;
+    if (g == t->layers + TUNING_MOST_LAYERS) return; // more there are not of any model
+    if (g == t->layers + t->n_layers) t->n_layers++, *g = (TuningLayer){kind, shape, 0};
+    g->n_layers++;
 }
 
 Status tuning_open(Engine *engine, Tuning **out, Error *error) {
@@ -65,34 +48,27 @@ Status tuning_open(Engine *engine, Tuning **out, Error *error) {
     Tuning *t = calloc(1, sizeof *t);
     if (!t) return error_set(error, STATUS_MEMORY, "no memory to tune with");
     t->engine = engine, t->ops = ops;
-    Status status = STATUS_OK;
-    for (LinearKind kind = 0; kind < LINEAR_LOGITS && !status; kind++)
-        for (int l = 0; l < f->model->shape.n_layers && !status; l++) status = add_layer(t, kind, l, error);
-    if (!status) status = add_layer(t, LINEAR_LOGITS, 0, error);
-    if (!status && t->n_groups == 0)
-        status = error_set(error, STATUS_UNSUPPORTED,
-                           "there is nothing to tune: no layer of this model has a choice");
-    if (status)
+    for (LinearKind kind = 0; kind < LINEAR_LOGITS; kind++)
+        for (int l = 0; l < f->model->shape.n_layers; l++) add_layer(t, kind, l);
+    add_layer(t, LINEAR_LOGITS, 0);
+    if (t->n_layers == 0) {
         tuning_close(t);
-    else
-        *out = t;
-    return status;
+        return error_set(error, STATUS_UNSUPPORTED,
+                         "there is nothing to tune: no layer of this model has a choice");
+    }
+    *out = t;
+    return STATUS_OK;
 }
 
 void tuning_close(Tuning *t) {
-    if (!t) return;
-    for (int i = 0; i < t->n_groups; i++) {
-        free(t->groups[i].layers);
-        free(t->groups[i].kv);
-    }
     free(t);
 }
 
 int tuning_n_layers(const Tuning *t) {
-    return t->n_groups;
+    return t->n_layers;
 }
 const TuningLayer *tuning_layer(const Tuning *t, int i) {
-    return &t->groups[i].layer;
+    return &t->layers[i];
 }
 
 Status tuning_read_speed(Tuning *t, double *bytes_a_second, Error *error) {
@@ -101,10 +77,10 @@ Status tuning_read_speed(Tuning *t, double *bytes_a_second, Error *error) {
 
 // ---- a step of n rows ---------------------------------------------------------------------------------------------
 
-// One token at position 0 of each of n sequences, in a slot each, through all layers: afterwards every buffer holds
-// what an op would find there. Where layers recur, which would want as many states, it is n tokens of one sequence.
+// One token at position 0 of each of n sequences, in a slot each. Where layers recur, which would want as many states, it is n
+// tokens of one sequence.
 static Status begin_rows(Tuning *t, int n, Error *error) {
-    Forward *f = &t->engine->forward;
+    const Forward *f = &t->engine->forward;
     const KvCache *cache = &t->engine->cache;
     int32_t ids[TUNING_MOST_ROWS], positions[TUNING_MOST_ROWS], slots[TUNING_MOST_ROWS];
     StepSequence sequences[TUNING_MOST_ROWS];
@@ -117,36 +93,35 @@ static Status begin_rows(Tuning *t, int n, Error *error) {
     if (!apart) sequences[0] = (StepSequence){.n_tokens = n, .n_slots = n, .pages = slots, .state_from = -1};
     const Step step = {
         n, apart ? n : 1, ids, positions, slots, sequences, apart ? 1 : n, cache->slot_positions, STEP_ANY};
-    const Pass pass = forward_pass_of(f, &step, cache, NULL);
-    Status status = f->backend->ops->begin(
-        f->backend, &step, kv_layer_attending(cache->layers, f->model->shape.n_layers), error);
-    return status ? status : forward_pass(&pass, error);
+    return f->backend->ops->begin(f->backend, &step,
+                                  kv_layer_attending(cache->layers, f->model->shape.n_layers), error);
 }
 
-static Status time_way(Tuning *t, const Group *g, LinearWay way, double *seconds, Error *error) {
-    const Forward *f = &t->engine->forward;
-    const LinearTrial trial = {
-        g->layer.kind, way, g->layers, g->kv, g->layer.n_layers, f->head, {f->x, f->q, f->g, f->logits}};
+static Status time_way(Tuning *t, const LinearTrial *trial, double *seconds, Error *error) {
+    Backend *backend = t->engine->forward.backend;
     double best = 0;
     *seconds = 0;
-    Status status = t->ops->prepare(f->backend, &trial, error);
+    Status status = t->ops->prepare(backend, trial, error);
     if (status == STATUS_UNSUPPORTED) return STATUS_OK;
     for (int i = 0; i < RUNS && !status; i++) {
         double time;
-        status = t->ops->run(f->backend, &time, error);
+        status = t->ops->run(backend, &time, error);
         if (i == 0 || time < best) best = time;
     }
-    *seconds = best / g->layer.n_layers;
+    *seconds = best;
     return status;
 }
 
 Status tuning_measure(Tuning *t, int n, TuningTimes *times, Error *error) {
-    const Backend *backend = t->engine->backend;
+    const Forward *f = &t->engine->forward;
+    const Step step = {.n_tokens = n};
+    const Pass pass = forward_pass_of(f, &step, &t->engine->cache, NULL);
     Status status = begin_rows(t, n, error);
-    for (int i = 0; i < t->n_groups && !status; i++) {
-        times[i] = (TuningTimes){.choice = t->ops->choice(backend, &t->groups[i].layer.shape, n)};
-        for (LinearWay way = LINEAR_GEMV; way < LINEAR_N_WAYS && !status; way++)
-            status = time_way(t, &t->groups[i], way, &times[i].seconds[way], error);
+    for (int i = 0; i < t->n_layers && !status; i++) {
+        LinearTrial trial = {t->layers[i].shape, LINEAR_GEMV, forward_pass_in, &pass, pass.buffers};
+        times[i] = (TuningTimes){.choice = t->ops->choice(f->backend, &trial.shape, n)};
+        for (; trial.way < LINEAR_N_WAYS && !status; trial.way++)
+            status = time_way(t, &trial, &times[i].seconds[trial.way], error);
     }
     return status;
 }

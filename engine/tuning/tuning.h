@@ -1,4 +1,4 @@
-// How long each linear layer of a loaded model takes by each implementation, for so many rows; and from how many rows
+// How long a step of so many rows takes with the linear layers of one shape by each implementation, and from how many rows
 // on which is best. For `palaver tune` and `palaver bench --dispatch`.
 #ifndef PALAVER_ENGINE_TUNING_H
 #define PALAVER_ENGINE_TUNING_H
@@ -25,8 +25,9 @@ typedef struct TuningLayer {
 } TuningLayer;
 
 typedef struct TuningTimes {
-    double seconds[LINEAR_N_WAYS]; // a layer; 0: this way has no kernel. [LINEAR_BY_TABLE] is not used
-    LinearWay choice;              // of the table in force
+    double seconds
+        [LINEAR_N_WAYS]; // a step with the layers by this way; 0: this way has no kernel. [LINEAR_BY_TABLE] is not used
+    LinearWay choice; // of the table in force
 } TuningTimes;
 
 typedef struct Tuning Tuning;

@@ -90,7 +90,8 @@ struct CudaBackend {
     bool random_weights;
     DispatchTable dispatch; // of BackendOptions, if `tuned`
     bool tuned;
-    LinearWay way; // that linear layers are to go while they are measured (measure.cu); else LINEAR_BY_TABLE
+    LinearWay
+        way; // that linear layers of one shape go while they are measured (measure.cu); else LINEAR_BY_TABLE
 
     CudaDevice device;
     CudaStep step;
@@ -242,6 +243,8 @@ void cuda_kernels(const Backend *backend, char *text, size_t size);
 
 extern const struct TuningOps CUDA_TUNING;
 void measurement_close(Measurement *measurement);
+// The way of a linear layer while a trial is made ready; LINEAR_BY_TABLE: the usual one.
+LinearWay measured_way(const CudaBackend *cuda, int rows, int cols, DType type);
 
 // ---- peers/peers.cu: kernels/shards/shard_ops.h --------------------------------------------------------------
 

@@ -1,13 +1,13 @@
-// Linear layers measured by themselves, and how fast the card reads: kernels/tuning.h.
+// Linear layers measured in their step, and how fast the card reads: kernels/tuning.h.
 #include "kernels/cuda/gemm/gemm.cuh"
 #include "kernels/cuda/device/ptx.cuh"
 #include "kernels/tuning.h"
 
 #include <stdlib.h>
 
-// A trial that is ready: the ops of its layers as a graph, for a step of few rows is one, and launching them one by one
-// would be what is measured of small models.
+// A trial that is ready: its step as a graph, for launching the ops one by one would be what is measured of small models.
 struct Measurement {
+    LinearShape shape; // of the layers that go cuda->way
     cudaGraphExec_t graph;
     cudaEvent_t begin, end;
 };
@@ -85,24 +85,14 @@ static LinearWay way_of(const CudaBackend *cuda, const LinearShape *shape, int n
     return way == LINEAR_FLAT && c.way == LINEAR_FLAT && !tensor_cores ? LINEAR_BY_TABLE : way;
 }
 
-static LinearWay tuning_choice(const Backend *backend, const LinearShape *shape, int n) {
-    return way_of((const CudaBackend *)backend, shape, n, LINEAR_BY_TABLE);
+LinearWay measured_way(const CudaBackend *cuda, int rows, int cols, DType type) {
+    if (cuda->way == LINEAR_BY_TABLE) return LINEAR_BY_TABLE;
+    const LinearShape *s = &cuda->measurement->shape;
+    return s->n_out == rows && s->n_in == cols && s->type == type ? cuda->way : LINEAR_BY_TABLE;
 }
 
-static Status run_ops(CudaBackend *cuda, const LinearTrial *t, Error *error) {
-    Backend *b = &cuda->base;
-    const PassBuffers *at = &t->buffers;
-    const LogitRows rows = {NULL, cuda->step.n_tokens};
-    if (t->kind == LINEAR_LOGITS) return cuda_logits(b, t->head, at->x, &rows, at->logits, error);
-    Status status = STATUS_OK;
-    for (int l = 0; l < t->n_layers && !status; l++) {
-        const Layer *layer = t->layers[l];
-        status = t->kind == LINEAR_QKV       ? cuda_qkv(b, layer, at->x, &t->kv[l], at->q, error)
-                 : t->kind == LINEAR_OUT     ? cuda_out(b, layer, at->q, at->x, error)
-                 : t->kind == LINEAR_GATE_UP ? cuda_gate_up(b, layer, at->x, at->g, error)
-                                             : cuda_down(b, layer, at->g, at->x, error);
-    }
-    return status;
+static LinearWay tuning_choice(const Backend *backend, const LinearShape *shape, int n) {
+    return way_of((const CudaBackend *)backend, shape, n, LINEAR_BY_TABLE);
 }
 
 static Status capture_trial(CudaBackend *cuda, const LinearTrial *t, Error *error) {
@@ -114,7 +104,7 @@ static Status capture_trial(CudaBackend *cuda, const LinearTrial *t, Error *erro
     Status status =
         cuda_check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), error, "capturing");
     if (status) return status;
-    status = run_ops(cuda, t, error);
+    status = t->pass(t->context, &t->buffers, error);
     cudaError_t code = cudaStreamEndCapture(stream, &graph);
     if (!status) status = cuda_check(code, error, "capturing");
     if (!status) status = cuda_check(cudaGraphInstantiate(&m->graph, graph, 0), error, "a graph of layers");
@@ -125,11 +115,10 @@ static Status capture_trial(CudaBackend *cuda, const LinearTrial *t, Error *erro
 
 static Status tuning_prepare(Backend *backend, const LinearTrial *t, Error *error) {
     CudaBackend *cuda = cuda_backend(backend);
-    LinearShape shape = tuning_shape(backend, t->kind, t->layers[0], t->head);
-    if (way_of(cuda, &shape, cuda->step.n_tokens, t->way) == LINEAR_BY_TABLE) return STATUS_UNSUPPORTED;
+    if (way_of(cuda, &t->shape, cuda->step.n_tokens, t->way) == LINEAR_BY_TABLE) return STATUS_UNSUPPORTED;
     Status status = measurement_open(cuda, error);
-    cuda->way = t->way;
-    if (!status) status = run_ops(cuda, t, error); // sees to scratch, plans and code
+    if (!status) cuda->way = t->way, cuda->measurement->shape = t->shape;
+    if (!status) status = t->pass(t->context, &t->buffers, error); // sees to scratch, plans and code
     if (!status) status = capture_trial(cuda, t, error);
     cuda->way = LINEAR_BY_TABLE;
     return status ? error_prefix(error, "measuring: ") : STATUS_OK;
@@ -141,7 +130,6 @@ static Status tuning_run(Backend *backend, double *seconds, Error *error) {
     Measurement *m = cuda->measurement;
     if (!m || !m->graph) return error_set(error, STATUS_USAGE, "cuda: nothing is ready to be measured");
     float milliseconds = 0;
-    launch_read(cuda, cuda->scratch.weights, cuda->scratch.weights_bytes); // what the caches hold is that
     cudaError_t code = cudaEventRecord(m->begin, stream);
     if (code == cudaSuccess) code = cudaGraphLaunch(m->graph, stream);
     if (code == cudaSuccess) code = cudaEventRecord(m->end, stream);

@@ -180,7 +180,6 @@ static Status faulty_prepare(Backend *backend, const LinearTrial *trial, Error *
     if (trial->way == LINEAR_GEMV && n_rows > DISPATCH_GEMV_MOST) return STATUS_UNSUPPORTED;
     double flat = n_rows <= 64 ? 25e-6 : 25e-6 + 1e-6 * n_rows;
     seconds = trial->way == LINEAR_GEMV ? 10e-6 * n_rows : trial->way == LINEAR_FLAT ? flat : 50e-6;
-    seconds *= trial->n_layers;
     return STATUS_OK;
 }
 

@@ -16,10 +16,11 @@ static GemmCase case_of(const CudaBackend *cuda, const Gemm *g) {
     GemmCase c = {};
     const HeadArguments *h = g->heads;
     c.kind = cuda->step.gemm_kind;
-    c.table = cuda->tuned ? &cuda->dispatch : NULL, c.way = cuda->way, c.counted = g->count != NULL;
+    c.table = cuda->tuned ? &cuda->dispatch : NULL, c.counted = g->count != NULL;
     c.operand = cuda->operand;
     c.n = g->n, c.rows = g->w->rows, c.cols = g->w->cols;
     c.n_parts = g->w->n_parts, c.format = (Format)g->w->part[0].format;
+    c.way = measured_way(cuda, c.rows, c.cols, dispatch_type(c.format));
     c.quantised = true;
     for (int i = 0; i < c.n_parts; i++) {
         const Weight *w = &g->w->part[i];
