@@ -337,9 +337,9 @@ static bool in_part(const Wish *w, int number) {
 }
 
 // Groups of tests, in the order in which parts take them: long ones apart.
-static const char *const GROUPS[] = {"golden", "flat",    "ways",  "rows",     "sample", "sums",
-                                     "caches", "refused", "ahead", "snapshot", "text",   "fault",
-                                     "heads",  "divided", "cards", "delta"};
+static const char *const GROUPS[] = {"golden", "flat",    "ways",    "rows",   "sample",   "sums",
+                                     "caches", "refused", "ahead",   "drafts", "snapshot", "text",
+                                     "fault",  "heads",   "divided", "cards",  "delta"};
 static bool group_in_part(const Wish *w, const char *name) {
     const int n = sizeof GROUPS / sizeof *GROUPS;
     int i = 0;
@@ -386,7 +386,7 @@ static void test_engine(const Ops *cuda, const Wish *w) {
     Error error;
     if (!wanted(w, "golden") && !wanted(w, "memory") && !wanted(w, "text") && !wanted(w, "ahead") &&
         !wanted(w, "snapshot") && !wanted(w, "heads") && !wanted(w, "divided") && !wanted(w, "fault") &&
-        !wanted(w, "cards"))
+        !wanted(w, "cards") && !wanted(w, "drafts"))
         return;
     if (backend_cuda_ops(&beside, &error) || beside != cuda) {
         printf("FAILED the engine: %s is not the plug-in beside this program\n", w->plugin);
@@ -397,6 +397,7 @@ static void test_engine(const Ops *cuda, const Wish *w) {
     char models[400];
     snprintf(models, sizeof models, "%s/models", w->golden);
     if (begins(w, "ahead")) test_steps_ahead(w->golden, report);
+    if (begins(w, "drafts")) test_drafts(w->golden, report);
     if (begins(w, "snapshot")) test_snapshots(w->golden, report);
     if (begins(w, "divided")) test_splits(w->golden, report);
     if (begins(w, "memory")) test_memory(cuda, models, report), test_small_cards(report);

@@ -26,6 +26,9 @@ void test_memory(const Ops *cuda, const char *root, Report *report);
 // Steps that begin before their token is known show in nothing; models below folder `root`.
 void test_steps_ahead(const char *root, Report *report);
 
+// Tokens that are guessed, right or wrong, leave what reading the same text leaves; models below folder `root`.
+void test_drafts(const char *root, Report *report);
+
 // What comes back from a snapshot's file is what was there; models below folder `root`.
 void test_snapshots(const char *root, Report *report);
 void snapshot_speed(void); // how fast, as lines on stdout
