@@ -88,6 +88,7 @@ static Ops table_of(const Ops *ops) {
     table.narrow_from = ops->narrow_from;
     if (!ops->weight_bytes) table.weight_bytes = NULL;
     if (!ops->kernels) table.kernels = NULL;
+    if (!ops->step_seconds) table.step_seconds = NULL;
     return table;
 }
 
@@ -315,6 +316,13 @@ static Status shards_softmax_counts(Backend *backend, SoftmaxCounts *counts, Err
     return status;
 }
 
+// A part of the weights on each card, and all of the layers' kernels.
+static double shards_step_seconds(const Backend *backend, double bytes, int n) {
+    const Shards *s = (const Shards *)backend;
+    const Backend *first = s->ranks[0].backend;
+    return first->ops->step_seconds(first, bytes / s->n, n);
+}
+
 static const Ops SHARDS_OPS = {
     .close = shards_close,
     .describe = shards_describe,
@@ -349,4 +357,5 @@ static const Ops SHARDS_OPS = {
     .stamp_seconds = shards_stamp_seconds,
     .softmax_counts = shards_softmax_counts,
     .kernels = shards_kernels,
+    .step_seconds = shards_step_seconds,
 };

@@ -376,6 +376,19 @@ static Status split_softmax_counts(Backend *backend, SoftmaxCounts *counts, Erro
     return status;
 }
 
+// One side after the other; of a mixture of experts of which only these lie on the host the bytes are theirs in the main.
+static double split_step_seconds(const Backend *backend, double bytes, int n) {
+    const Split *s = (const Split *)backend;
+    double seconds = 0;
+    for (int i = 0; i < SPLIT_SIDES; i++) {
+        const Backend *side = s->sides[i];
+        const int layers = i == SPLIT_FIRST ? s->border : s->n_layers - s->border;
+        if (!side->ops->step_seconds) return bytes; // any n alike: nothing is gained, and nothing guessed
+        seconds += side->ops->step_seconds(side, bytes * layers / s->n_layers, n);
+    }
+    return seconds;
+}
+
 static const Ops SPLIT_OPS = {
     .name = "split",
     .activation_bytes = sizeof(float),
@@ -409,4 +422,5 @@ static const Ops SPLIT_OPS = {
     .stamp = split_stamp,
     .stamp_seconds = split_stamp_seconds,
     .softmax_counts = split_softmax_counts,
+    .step_seconds = split_step_seconds,
 };

@@ -2,11 +2,11 @@
 #include "engine/talk/drafts.h"
 
 #include "engine/engine_internal.h"
-#include "engine/model/model.h"
 #include "engine/session/session_step.h"
 #include "engine/talk/lookup.h"
 #include "tests/support/ahead.h"
 #include "tests/support/kernels/random.h"
+#include "tests/support/model/sessions.h"
 #include "tests/support/talk/talk.h"
 #include "tests/support/test.h"
 
@@ -201,61 +201,21 @@ static void what_is_guessed_wrong_leaves_no_trace(void **state) {
     engine_close(engine);
 }
 
-// Any model, by any guesses: what is drawn, and the logits behind it, are what they are one by one. False: it guesses none.
-static bool draw_both_ways(const char *path, DType cache, int page_size) {
-    enum { N = 60, PROMPT = 7 };
-    Error error;
-    Engine *engine;
-    Model *model;
-    EngineOptions options = {
-        .device = "cpu", .n_threads = 1, .context_size = 96, .cache = cache_options(cache), .chunk = 32};
+// False: it guesses none.
+static bool guess_with(const char *path, DType cache, int page_size) {
+    EngineOptions options = {.device = "cpu",
+                             .n_threads = 1,
+                             .context_size = SESSIONS_GUESSED,
+                             .cache = cache_options(cache),
+                             .chunk = 32};
     options.cache.paged = page_size > 0;
     if (page_size > 0) options.cache.page_size = page_size;
     options.cache.n_sequences = 2;
-    if (model_open(path, &model, &error) || engine_open_model(model, &options, &engine, &error))
-        fail_msg("%s: %s", path, error.message);
-    if (engine_cannot_draft(engine)) {
-        engine_close(engine);
-        return false;
-    }
-    const int vocab = engine_model(engine)->shape.vocab_size;
-    SampleParams params[N + 16];
-    int32_t prompt[PROMPT], alone[N], id;
-    float *logits[2] = {malloc((size_t)vocab * sizeof(float)), malloc((size_t)vocab * sizeof(float))};
-    for (int i = 0; i < PROMPT; i++) prompt[i] = (i * 37 + 5) % vocab;
-    for (int i = 0; i < N + 16; i++)
-        params[i] = (SampleParams){
-            .temperature = 1, .top_p = 0.9f, .typical_p = 1, .seed = 4, .position = (uint64_t)i};
-    draw_alone(engine, prompt, PROMPT, params, N, alone, logits[0]);
-    Session *s;
-    uint64_t seed = 11;
-    assert_int_equal(session_open(engine, &s, &error), STATUS_OK);
-    assert_int_equal(session_sync(s, prompt, PROMPT, NULL, &error), STATUS_OK);
-    assert_int_equal(session_sample(s, &params[0], &id, &error), STATUS_OK);
-    assert_int_equal(id, alone[0]);
-    for (int at = 1; at < N;) { // drawn so far
-        int32_t ids[16];
-        int n = (int)(seeded_bits(&seed) % 9), n_drawn = 1;
-        assert_true(session_decodes(s));
-        if (n > session_most_drafts(s)) n = session_most_drafts(s);
-        if (n > N - at - 1) n = N - at - 1;
-        for (int i = 0; i < n; i++)
-            session_guess(s, i, seeded_bits(&seed) % 6 ? alone[at + i] : (alone[at + i] + 1) % vocab);
-        Status status = n > 0 ? session_draw_guessed(s, n, &params[at], ids, &n_drawn, &error)
-                              : session_draw(s, &params[at], ids, &error);
-        if (status) fail_msg("%s: %s", path, error.message);
-        assert_memory_equal(ids, alone + at, (size_t)n_drawn * sizeof *ids);
-        session_push(s, ids[n_drawn - 1]);
-        at += n_drawn;
-        assert_int_equal(session_length(s), PROMPT + at);
-    }
-    assert_int_equal(session_logits(s, logits[1], &error), STATUS_OK);
-    assert_memory_equal(logits[0], logits[1], (size_t)vocab * sizeof(float));
-    session_close(s);
-    free(logits[0]);
-    free(logits[1]);
+    Engine *engine = sessions_engine(path, &options);
+    const bool guesses = !engine_cannot_draft(engine);
+    if (guesses) sessions_guess(engine, path);
     engine_close(engine);
-    return true;
+    return guesses;
 }
 
 static void what_is_drawn_is_the_same_in_every_model(void **state) {
@@ -270,7 +230,7 @@ static void what_is_drawn_is_the_same_in_every_model(void **state) {
         char path[256];
         snprintf(path, sizeof path, "%.*s", (int)(strrchr(found.gl_pathv[i], '/') - found.gl_pathv[i]),
                  found.gl_pathv[i]);
-        n_checked += draw_both_ways(path, i % 2 ? DTYPE_F16 : DTYPE_F32, i % 3 ? 8 : 0);
+        n_checked += guess_with(path, i % 2 ? DTYPE_F16 : DTYPE_F32, i % 3 ? 8 : 0);
     }
     globfree(&found);
     assert_true(n_checked > 70);

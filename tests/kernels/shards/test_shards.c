@@ -393,12 +393,24 @@ static void auto_takes_as_few_as_it_needs(void **state) {
     assert_non_null(strstr(error.message, "is needed"));
 }
 
+static void tokens_are_guessed(void **state) {
+    (void)state;
+    CacheOptions cache = cache_options(DTYPE_F32);
+    cache.paged = true, cache.page_size = 16, cache.n_sequences = 2;
+    Engine *engine = open_on("tests/golden/babbler", "cuda:0,1", cache);
+    assert_null(engine_cannot_draft(engine));
+    assert_true(engine_step_seconds(engine, 2) > engine_step_seconds(engine, 1));
+    sessions_guess(engine, "two cards");
+    engine_close(engine);
+}
+
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(golden_models_on_several_cards),
         cmocka_unit_test(a_card_reads_its_part),
         cmocka_unit_test(whatever_is_done),
         cmocka_unit_test_setup_teardown(snapshots_come_back, folder_set_up, folder_tear_down),
+        cmocka_unit_test(tokens_are_guessed),
         cmocka_unit_test(a_step_after_a_failure_is_right),
         cmocka_unit_test(a_card_that_is_lost_is_told_with_its_way_out),
         cmocka_unit_test(what_cannot_be_is_said),

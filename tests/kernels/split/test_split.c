@@ -411,12 +411,33 @@ static void memory_is_written_and_read_across(void **state) {
     engine_close(engine);
 }
 
+static void tokens_are_guessed(void **state) {
+    (void)state;
+    static const char *const MODELS[] = {"tests/golden/babbler", "tests/golden/experts/qwen3_moe"};
+    CacheOptions cache = cache_options(DTYPE_F32);
+    cache.paged = true, cache.page_size = 16, cache.n_sequences = 2;
+    for (size_t i = 0; i < sizeof MODELS / sizeof *MODELS; i++) {
+        const EngineOptions options = {.device = "cpu",
+                                       .device_layers = 1,
+                                       .n_threads = 1,
+                                       .context_size = CONTEXT,
+                                       .cache = cache,
+                                       .chunk = 16};
+        Engine *engine = sessions_engine(MODELS[i], &options);
+        assert_null(engine_cannot_draft(engine));
+        assert_true(engine_step_seconds(engine, 2) > engine_step_seconds(engine, 1));
+        sessions_guess(engine, MODELS[i]);
+        engine_close(engine);
+    }
+}
+
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_border_of_small_models),
         cmocka_unit_test(whatever_is_done),
         cmocka_unit_test_setup_teardown(snapshots_know_the_border, folder_set_up, folder_tear_down),
         cmocka_unit_test(many_sessions_at_once),
+        cmocka_unit_test(tokens_are_guessed),
         cmocka_unit_test(it_says_where_layers_run),
         cmocka_unit_test(a_token_is_timed),
         cmocka_unit_test(when_it_is_worth_a_visit),

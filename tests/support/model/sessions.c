@@ -1,7 +1,9 @@
 #include "tests/support/model/sessions.h"
 
 #include "engine/engine_internal.h"
+#include "engine/session/session_step.h"
 #include "engine/session/snapshot.h"
+#include "tests/support/kernels/random.h"
 #include "tests/support/test.h"
 
 #include <stdlib.h>
@@ -86,4 +88,49 @@ void sessions_refuse(Engine *engine, const char *path, const char *part) {
     assert_int_equal(snapshot_restore(session, WORDS, path, &restored, &error), STATUS_FILE);
     if (!strstr(error.message, part)) fail_msg("'%s' is not in: %s", part, error.message);
     session_close(session);
+}
+
+// ---- tokens that are guessed ----------------------------------------------------------------------------------------
+
+void sessions_guess(Engine *engine, const char *what) {
+    enum { DRAWS = 60, PROMPT = 7, GUESSES = 8 };
+    const int vocab = engine_model(engine)->shape.vocab_size;
+    const size_t bytes = (size_t)vocab * sizeof(float);
+    SampleParams params[DRAWS + GUESSES];
+    int32_t prompt[PROMPT], alone[DRAWS], ids[GUESSES + 1];
+    float *logits[2] = {malloc(bytes), malloc(bytes)};
+    uint64_t seed = 11;
+    Error error;
+    for (int i = 0; i < PROMPT; i++) prompt[i] = (i * 37 + 5) % vocab;
+    for (int i = 0; i < DRAWS + GUESSES; i++)
+        params[i] = (SampleParams){
+            .temperature = 1, .top_p = 0.9f, .typical_p = 1, .seed = 4, .position = (uint64_t)i};
+    Session *s = sessions_open(engine);
+    sessions_sync(s, prompt, PROMPT);
+    for (int i = 0; i < DRAWS; i++) assert_ok(session_sample(s, &params[i], &alone[i], &error), &error);
+    sessions_logits(s, logits[0]);
+    session_close(s);
+
+    s = sessions_open(engine);
+    sessions_sync(s, prompt, PROMPT);
+    for (int at = 0; at < DRAWS;) { // drawn so far
+        int n = at > 0 ? (int)(seeded_bits(&seed) % (GUESSES + 1)) : 0, n_drawn = 1;
+        assert_true(at == 0 || session_decodes(s));
+        if (n > session_most_drafts(s)) n = session_most_drafts(s);
+        if (n > DRAWS - at - 1) n = DRAWS - at - 1;
+        for (int i = 0; i < n; i++)
+            session_guess(s, i, seeded_bits(&seed) % 6 ? alone[at + i] : (alone[at + i] + 1) % vocab);
+        Status status = n > 0 ? session_draw_guessed(s, n, &params[at], ids, &n_drawn, &error)
+                              : session_draw(s, &params[at], ids, &error);
+        if (status) fail_msg("%s: %s", what, error.message);
+        if (memcmp(ids, alone + at, (size_t)n_drawn * sizeof *ids) != 0) fail_msg("%s: token %d", what, at);
+        session_push(s, ids[n_drawn - 1]);
+        at += n_drawn;
+        assert_int_equal(session_length(s), PROMPT + at);
+    }
+    sessions_logits(s, logits[1]);
+    if (memcmp(logits[0], logits[1], bytes) != 0) fail_msg("%s: logits", what);
+    session_close(s);
+    free(logits[0]);
+    free(logits[1]);
 }

@@ -14,6 +14,11 @@ Session *sessions_open(Engine *engine);
 int64_t sessions_sync(Session *session, const int32_t *ids, int64_t n);
 void sessions_logits(Session *session, float *logits); // [vocab_size]
 
+// What is drawn behind a prompt with tokens that are guessed, most of them rightly, and the logits behind the last of it: to the
+// bit what they are one by one. The engine has a context of SESSIONS_GUESSED tokens at least, and room for two sessions.
+enum { SESSIONS_GUESSED = 90 };
+void sessions_guess(Engine *engine, const char *what);
+
 // Of ids [n], what one engine has cached of the first n_kept comes back to another from a file at `path`: what follows
 // it has the same logits there, bit by bit.
 void sessions_come_back(Engine *const engines[2], const int32_t *ids, int64_t n_kept, int64_t n,
