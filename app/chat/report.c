@@ -227,7 +227,9 @@ void report_stats(Chat *chat) {
     if (chat->has_last) {
         const ReplyReport *r = &chat->last;
         double depth_read = (double)r->used - (double)r->n_reply / 2;
-        double speed = tokens_per_second(r) * bench_token_bytes(chat->model.engine, depth_read);
+        // Several tokens of a step that were guessed read the weights once.
+        double steps = r->n_reply > 0 ? 1 - (double)r->n_right / (double)r->n_reply : 1;
+        double speed = steps * tokens_per_second(r) * bench_token_bytes(chat->model.engine, depth_read);
         char share[BENCH_SHARE_ROOM];
         double reading = r->first_token_seconds > 0 ? (double)r->read / r->first_token_seconds : 0;
         screen_say(chat->screen,
