@@ -104,6 +104,10 @@ Status matcher_accept(Matcher *m, const char *bytes, size_t n, Error *error) {
     return status;
 }
 
+void matcher_follow(Matcher *m, const Matcher *other) {
+    m->state = other->state;
+}
+
 bool matcher_may_end(const Matcher *m) {
     return m->grammar->states.states[m->state].may_end;
 }

@@ -19,6 +19,9 @@ Status matcher_accept(Matcher *matcher, const char *bytes, size_t n, Error *erro
 // until the next call. STATUS_UNSUPPORTED: no token fits, or finding them takes too much memory.
 Status matcher_mask(Matcher *matcher, int32_t previous, const uint32_t **mask, Error *error);
 
+// Stands where another one of the same grammar and vocabulary does.
+void matcher_follow(Matcher *matcher, const Matcher *other);
+
 bool matcher_may_end(const Matcher *matcher);
 bool matcher_must_end(const Matcher *matcher); // nothing fits but the end
 

@@ -4,6 +4,7 @@
 #include "engine/talk/conversation_internal.h"
 #include "engine/engine_internal.h"
 #include "engine/grammar/matcher.h"
+#include "engine/grammar/vocabulary.h"
 #include "engine/session/session_step.h"
 #include "engine/talk/stop.h"
 #include "kernels/base/array.h"
@@ -24,7 +25,10 @@ struct Reply {
     ReplyReport *report;
     ReplyReport unread; // where nobody wants one
     StopMatcher *stops;
-    Matcher *matcher;        // NULL: any text will do
+    Matcher *matcher;  // NULL: any text will do
+    Matcher *scout;    // goes ahead over what is guessed; NULL: nothing was yet
+    uint32_t *scouted; // [n_scouted, words] what may come behind each guess
+    int n_scouted;
     const uint32_t *allowed; // tokens that may come next, the matcher's; NULL: all
     Utf8Stream utf8;
     size_t ids_capacity, text_capacity;
@@ -153,7 +157,6 @@ void reply_params(Reply *r, SampleParams *params) {
 
 int reply_most_guesses(const Reply *r) {
     const int64_t most = r->conversation->settings.max_tokens;
-    if (r->matcher) return 0;
     return most == 0 || most - r->report->n_reply > INT_MAX ? INT_MAX : (int)(most - r->report->n_reply - 1);
 }
 
@@ -163,9 +166,54 @@ void reply_params_behind(Reply *r, int i, SampleParams *params) {
                    c->settings.position + (uint64_t)i, params);
 }
 
-Status reply_guessed_params(Reply *r, int n, SampleParams *params, Error *error) {
+// Room for what may come behind each of n guesses, and who finds it.
+static Status open_scout(Reply *r, int n, Error *error) {
+    Vocabulary *vocabulary;
+    int n_ends;
+    const int32_t *ends = sampler_ends(r->conversation->sampler, &n_ends);
+    Status status = engine_vocabulary(r->conversation->engine, &vocabulary, error);
+    if (!status && !r->scout)
+        status = matcher_open(r->conversation->settings.grammar, vocabulary, ends, n_ends, &r->scout, error);
+    if (status || n <= r->n_scouted) return status;
+    uint32_t *more = realloc(r->scouted, (size_t)n * vocabulary_words(vocabulary) * sizeof *more);
+    if (!more) return error_set(error, STATUS_MEMORY, "no memory for %d masks", n);
+    r->scouted = more, r->n_scouted = n;
+    return STATUS_OK;
+}
+
+// Of n guesses those that fit the grammar and do not end the reply, and what may come behind each.
+static Status scout(Reply *r, int *n, SampleParams *params, Error *error) {
+    const Conversation *c = r->conversation;
+    const Tokenizer *tokenizer = engine_tokenizer(c->engine);
+    const int32_t *guesses = session_tokens(c->session) + session_length(c->session);
+    Vocabulary *vocabulary;
+    Error unfit;
+    Status status = open_scout(r, *n, error);
+    if (!status) status = engine_vocabulary(c->engine, &vocabulary, error);
+    if (status) return status;
+    const size_t words = vocabulary_words(vocabulary);
+    int32_t previous = r->previous;
+    matcher_follow(r->scout, r->matcher);
+    for (int i = 0; i < *n; i++) {
+        const uint32_t *mask;
+        size_t size;
+        const char *bytes = tokenizer_bytes(tokenizer, previous, guesses[i], false, &size);
+        if (chat_template_is_end(c->chat_template, tokenizer, guesses[i]) ||
+            matcher_accept(r->scout, bytes, size, &unfit) ||
+            matcher_mask(r->scout, guesses[i], &mask, &unfit)) {
+            *n = i;
+            break;
+        }
+        previous = guesses[i];
+        memcpy(r->scouted + (size_t)i * words, mask, words * sizeof *mask);
+        params[i + 1].allowed = r->scouted + (size_t)i * words;
+    }
+    return STATUS_OK;
+}
+
+Status reply_guessed_params(Reply *r, int *n, SampleParams *params, Error *error) {
     size_t count = 0;
-    for (int i = 0; i <= n; i++) {
+    for (int i = 0; i <= *n; i++) {
         if (i == 0)
             reply_params(r, params);
         else
@@ -177,9 +225,9 @@ Status reply_guessed_params(Reply *r, int n, SampleParams *params, Error *error)
         count += more;
     }
     count = 0;
-    for (int i = 0; i <= n; count += (size_t)params[i++].n_adjustments)
+    for (int i = 0; i <= *n; count += (size_t)params[i++].n_adjustments)
         params[i].adjustments = r->adjustments + count;
-    return STATUS_OK;
+    return r->matcher ? scout(r, n, params, error) : STATUS_OK;
 }
 
 static void finish(Reply *r, FinishReason reason) {
@@ -347,6 +395,8 @@ static void roll_back(Reply *r) {
 
 static void reply_free(Reply *r) {
     matcher_close(r->matcher);
+    matcher_close(r->scout);
+    free(r->scouted);
     stop_close(r->stops);
     free(r->before);
     free(r->adjustments);

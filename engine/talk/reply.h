@@ -27,10 +27,10 @@ void reply_params(Reply *reply, SampleParams *params);
 
 // The same for what follows that token and i - 1 more that are guessed, good until the next call of any of these.
 void reply_params_behind(Reply *reply, int i, SampleParams *params);
-// The same for n tokens that were guessed (session_guess) and what follows each, params [n + 1].
-Status reply_guessed_params(Reply *reply, int n, SampleParams *params, Error *error);
-// How many tokens may follow the next one: what max_tokens leaves, or more than anyone asks for. 0 where a grammar says what
-// may come.
+// The same for *n tokens that were guessed (session_guess) and what follows each, params [*n + 1]. Those from one on that does not
+// fit a grammar, or ends its reply, are left out.
+Status reply_guessed_params(Reply *reply, int *n, SampleParams *params, Error *error);
+// How many tokens may follow the next one: what max_tokens leaves, or more than anyone asks for.
 int reply_most_guesses(const Reply *reply);
 
 // Takes a drawn token, which is appended to the session's log: its text, stop strings, limits, and, if it is not the

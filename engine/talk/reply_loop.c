@@ -99,14 +99,15 @@ static Status draw(const Loop *l, Error *error) {
 }
 
 // One token, and those that were guessed and are right.
-static Status draw_guessed(const Loop *l, const Guesses *g, Error *error) {
+static Status draw_guessed(const Loop *l, Guesses *g, Error *error) {
     Session *session = l->c->session;
     SampleParams params[DRAFTS_MOST + 1];
     int32_t ids[DRAFTS_MOST + 1];
     int n;
     bool moved;
-    Status status = reply_guessed_params(l->reply, g->n, params, error);
+    Status status = reply_guessed_params(l->reply, &g->n, params, error);
     if (status) return status;
+    if (g->n == 0) return draw(l, error);
     if (session_interrupted(session)) return STATUS_INTERRUPTED;
     status = session_draw_guessed(session, g->n, params, ids, &n, error);
     if (status) return status;

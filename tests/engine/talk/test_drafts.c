@@ -2,6 +2,7 @@
 #include "engine/talk/drafts.h"
 
 #include "engine/engine_internal.h"
+#include "engine/grammar/grammar.h"
 #include "engine/session/session_step.h"
 #include "engine/talk/lookup.h"
 #include "tests/support/ahead.h"
@@ -301,6 +302,7 @@ typedef struct Way {
     OverflowPolicy policy;
     bool paged, steps_ahead;
     SamplerSettings sampler;
+    Grammar *grammar; // NULL: none
 } Way;
 
 typedef struct Told {
@@ -364,6 +366,7 @@ static void talk(const Way *way, int drafts, Engine *guesser, Told *told) {
     settings->overflow.policy = way->policy;
     settings->sampler = way->sampler;
     settings->drafts = drafts;
+    settings->grammar = way->grammar;
     Error refused;
     if (conversation_set_guesser(t->c, guesser, &refused)) fail_msg("%s", refused.message);
     *told = (Told){0};
@@ -426,7 +429,7 @@ static void a_talk_is_the_same_to_the_byte(void **state) {
     for (int policy = OVERFLOW_REEVALUATE; policy <= OVERFLOW_STOP; policy++)
         for (int k = 0; k < 2 * SAMPLERS; k++) {
             const Way way = {(OverflowPolicy)policy, (k + policy) % 2 == 0, k >= SAMPLERS,
-                             samplers[k % SAMPLERS]};
+                             samplers[k % SAMPLERS], NULL};
             talk(&way, 0, NULL, &alone);
             assert_int_equal(alone.guessed, 0);
             const int drafts[] = {1, 7, 15};
@@ -452,7 +455,8 @@ static void whatever_another_model_guesses(void **state) {
         for (int k = 0; k < 2 * SAMPLERS; k++) {
             // Its context may end sooner than the conversation's, which then goes on without it.
             Engine *guesser = open_guesser(weights[i], k % 3 == 2 ? 64 : 192);
-            const Way way = {(OverflowPolicy)(k % 4), k % 2 == 0, k >= SAMPLERS, samplers[k % SAMPLERS]};
+            const Way way = {(OverflowPolicy)(k % 4), k % 2 == 0, k >= SAMPLERS, samplers[k % SAMPLERS],
+                             NULL};
             talk(&way, 0, guesser, &alone);
             assert_int_equal(alone.guessed, 0);
             talk(&way, k % 2 ? 3 : 9, guesser, &guessed);
@@ -464,6 +468,31 @@ static void whatever_another_model_guesses(void **state) {
     assert_true((double)right[0] > 0.8 * (double)all[0]); // what stays behind a shift it has read again
     assert_true(right[1] > 100);
     assert_true(right[1] < all[1]);
+}
+
+// What is guessed may not fit, and what comes behind it has rules of its own.
+static void whatever_a_grammar_allows(void **state) {
+    (void)state;
+    static Told alone, guessed;
+    static const char *const PATTERNS[] = {"([ab]{2} ){3,40}", "(x|yy)*z", "\\[(\"[a-c]+\",){2,9}\"\"\\]"};
+    SamplerSettings samplers[SAMPLERS];
+    int64_t right = 0;
+    make_samplers(false, samplers);
+    for (size_t i = 0; i < sizeof PATTERNS / sizeof *PATTERNS; i++)
+        for (int k = 0; k < 6; k++) {
+            Way way = {(OverflowPolicy)(k % 4), k % 2 == 0, k >= 3, samplers[k % 3], NULL};
+            Error error;
+            if (grammar_compile(GRAMMAR_REGEX, PATTERNS[i], strlen(PATTERNS[i]), &way.grammar, &error))
+                fail_msg("%s", error.message);
+            Engine *guesser = k % 3 == 0 ? open_guesser(WEIGHTS_INT4, 192) : NULL;
+            talk(&way, 0, guesser, &alone);
+            talk(&way, k % 2 ? 3 : 15, guesser, &guessed);
+            assert_told_alike(&guessed, &alone);
+            right += guessed.right;
+            engine_close(guesser);
+            grammar_close(way.grammar);
+        }
+    assert_true(right > 200);
 }
 
 static void who_has_other_tokens_cannot_guess(void **state) {
@@ -493,6 +522,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(what_fails_leaves_the_log_as_it_was),
         cmocka_unit_test(a_talk_is_the_same_to_the_byte),
         cmocka_unit_test(whatever_another_model_guesses),
+        cmocka_unit_test(whatever_a_grammar_allows),
         cmocka_unit_test(who_has_other_tokens_cannot_guess),
     };
     return test_main("drafts", argc, argv, tests);
