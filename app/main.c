@@ -88,6 +88,7 @@ static int run(Program *program) {
     if (world.rank <= 0) settings_tell_variables(environ, program->screen);
     int result = world.rank > 0 ? serve_main(program, &world) : run_command(program);
     engine_close(program->engine);
+    engine_close(program->guesser);
     return result;
 }
 

@@ -47,12 +47,25 @@ Status program_find_model(Program *program, const char *resumed, Error *error) {
 LoadRoom program_room(const Program *program) {
     const Options *options = &program->options;
     int rows = options->parallel ? options->parallel : options->jsonl ? ROWS : 0;
-    if (options->command == COMMAND_TUNE || options->dispatch) return (LoadRoom){1, TUNING_MOST_ROWS};
-    if (rows) return (LoadRoom){rows, rows};
+    if (options->command == COMMAND_TUNE || options->dispatch) return (LoadRoom){1, TUNING_MOST_ROWS, NULL};
+    if (rows) return (LoadRoom){rows, rows, NULL};
     return (LoadRoom){.n_sequences = options->against ? 2 : 1};
 }
 
+Status program_load_guesser(Program *program, Error *error) {
+    const Settings *settings = &program->settings;
+    if (!*settings->model.draft) return STATUS_OK;
+    if (settings->talk.drafts == 0) {
+        screen_notice(program->screen, "[nothing is guessed (drafts = 0): model.draft is left alone]");
+        return STATUS_OK;
+    }
+    return load_guesser(program->screen, settings, &program->guesser, error)
+               ? error_prefix(error, "the model that guesses (model.draft): ")
+               : STATUS_OK;
+}
+
 Status program_load_model(Program *program, Error *error) {
-    return load_engine(program->screen, &program->settings, program->model, program_room(program),
-                       &program->engine, error);
+    LoadRoom room = program_room(program);
+    room.beside = program->guesser;
+    return load_engine(program->screen, &program->settings, program->model, room, &program->engine, error);
 }

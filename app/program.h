@@ -17,7 +17,8 @@ typedef struct Program {
     Options options;
     Settings settings;
     Screen *screen;
-    Engine *engine; // NULL: none yet; main's to close
+    Engine *engine;  // NULL: none yet; main's to close
+    Engine *guesser; // likewise: the model that guesses for it (model.draft)
     char model[PATH_ROOM];
 } Program;
 
@@ -31,6 +32,9 @@ int program_finish(const Program *program, Status status, const Error *error);
 Status program_find_model(Program *program, const char *resumed, Error *error);
 // What an engine has to have room for: two conversations of the full size are compared, many decoded together.
 LoadRoom program_room(const Program *program);
+// Opens the model that guesses for another, if the settings name one and anything is to be guessed: before the other, which has
+// what is left of the memory.
+Status program_load_guesser(Program *program, Error *error);
 // Opens the engine with the model that was found.
 Status program_load_model(Program *program, Error *error);
 

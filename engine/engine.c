@@ -17,7 +17,17 @@ static Fp8Inputs fp8_inputs(const Model *model, int wanted) {
     return checkpoint_fp8_inputs(model->checkpoint, wanted == FP8_ALWAYS);
 }
 
-Status engine_open_model(Model *model, const EngineOptions *options, Engine **out, Error *error) {
+// The options with the context that is wanted.
+static EngineOptions with_context(const EngineOptions *options, const Model *model) {
+    EngineOptions own = *options;
+    const int64_t most =
+        options->context_most < model->context_length ? options->context_most : model->context_length;
+    if (most > 0 && (own.context_size == 0 || own.context_size > most)) own.context_size = (int)most;
+    return own;
+}
+
+Status engine_open_model(Model *model, const EngineOptions *wanted, Engine **out, Error *error) {
+    const EngineOptions own = with_context(wanted, model), *options = &own;
     *out = NULL;
     Engine *engine = calloc(1, sizeof *engine);
     if (!engine) {

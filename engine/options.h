@@ -69,6 +69,7 @@ typedef struct EngineOptions {
     // the device, which has all of the model but those of the others. DEVICE_LAYERS_FIT: all, or as many as fit
     int expert_layers;
     int context_size; // tokens; 0 = the model's own, fitted to the memory that is free
+    int context_most; // and no more of them than this, or than the model has been made for; 0: as many as are wanted
     CacheOptions cache;
     int n_rows; // most sessions whose newest tokens go through one step (batch.h); 0 = 1. With more than one,
                 // cache.n_sequences is what is wanted: as many as fit in the memory that is free are there
@@ -80,6 +81,8 @@ typedef struct EngineOptions {
     bool random_weights; // for measuring: weights are made up, the model's are not read
     bool
         keeps_trials; // what is measured at loading is kept in palaver's cache folder, and counts the next time
+    const struct Engine
+        *beside;       // another one, which may not have touched yet what it was promised; NULL: none
     bool plans_only;   // backend and memory plan, to look at: nothing is loaded, and nothing can be evaluated
     EngineWorld world; // the others have the layers that are not this one's
     Progress progress;

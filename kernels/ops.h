@@ -297,7 +297,7 @@ typedef struct Ops {
     const VisitOps *visits; // optional (NULL: no layers visit)
     // Optional (NULL: there is one device): what several backends of this table need to be one, kernels/shards/shard_ops.h.
     const struct ShardOps *shards;
-    // Optional (NULL: nobody knows). Seconds that a step of n <= 16 tokens of one sequence takes, about, where a token reads
+    // Optional (NULL: nobody knows). Seconds that a step of n <= 16 tokens of one sequence takes, about, where it reads
     // `bytes` of weights: by rule, the same in every run, to compare steps with each other.
     double (*step_seconds)(const Backend *backend, double bytes, int n);
     double narrow_from; // multiplications that narrow() must save to be worth its own cost

@@ -11,8 +11,7 @@
 
 // The model in use, and what was made for it.
 typedef struct ChatModel {
-    Engine *engine;  // owned
-    Engine *guesser; // likewise; NULL: none was asked for
+    Engine *engine; // owned
     char path[PATH_ROOM];
     char fingerprint[64]; // see TranscriptModel
     char name[256];       // what people call it
@@ -75,6 +74,7 @@ struct Chat {
     bool interactive;
 
     ChatModel model;
+    Engine *guesser;            // see ChatOpening
     Conversation *conversation; // with the model
     Transcript *transcript;
     ChatRecord record;
@@ -95,8 +95,8 @@ struct Chat {
 
 // Opens what belongs to the engine that is set: template, think tokens, and a conversation without messages.
 Status chat_model_open(Chat *chat, Error *error);
-// Opens the model that guesses, if the settings name one.
-Status chat_model_open_guesser(Chat *chat, Error *error);
+// Lets the model that guesses do so in the conversation, if there is one and it can, and says if that will be of no use.
+Status chat_model_take_guesser(Chat *chat, Error *error);
 void chat_model_close(Chat *chat); // all but the engine
 TranscriptModel chat_model_describe(const Chat *chat);
 // A transcript of other hands: its ids have to be this model's, or they are forgotten, which is said.

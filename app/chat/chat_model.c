@@ -128,21 +128,24 @@ Status chat_model_open(Chat *chat, Error *error) {
     return STATUS_OK;
 }
 
-Status chat_model_open_guesser(Chat *chat, Error *error) {
-    if (!*chat->settings->model.draft) return STATUS_OK;
-    Status status =
-        load_guesser(chat->screen, chat->settings, chat->model.engine, &chat->model.guesser, error);
-    if (!status) status = conversation_set_guesser(chat->conversation, chat->model.guesser, error);
-    if (!status) return STATUS_OK;
-    engine_close(chat->model.guesser);
-    chat->model.guesser = NULL;
-    return error_prefix(error, "the model that guesses (model.draft): ");
+Status chat_model_take_guesser(Chat *chat, Error *error) {
+    if (!chat->guesser) return STATUS_OK;
+    const char *why = engine_cannot_draft(chat->model.engine);
+    if (why) {
+        screen_notice(chat->screen, "[nothing is guessed with this model (%s): model.draft is left alone]",
+                      why);
+        return STATUS_OK;
+    }
+    if (conversation_set_guesser(chat->conversation, chat->guesser, error))
+        return error_prefix(error, "the model that guesses (model.draft): ");
+    if (!conversation_guesser_may_pay(chat->conversation))
+        screen_notice(chat->screen,
+                      "[model.draft will not be asked: to guess takes it too long beside this model]");
+    return STATUS_OK;
 }
 
 void chat_model_close(Chat *chat) {
     conversation_close(chat->conversation);
-    engine_close(chat->model.guesser);
-    chat->model.guesser = NULL;
     chat_template_close(chat->model.chat_template);
     settings_made_free(&chat->model.made);
     chat->conversation = NULL;
@@ -154,11 +157,12 @@ void chat_model_close(Chat *chat) {
 // The new engine beside the old one, with all that belongs to it; the transcript learns of it last.
 static Status open_other(Chat *other, Error *error) {
     config_clear(&other->settings->config, CONFIG_MODEL);
-    Status status = load_engine(other->screen, other->settings, other->model.path,
-                                (LoadRoom){.n_sequences = 1}, &other->model.engine, error);
+    Status status =
+        load_engine(other->screen, other->settings, other->model.path,
+                    (LoadRoom){.n_sequences = 1, .beside = other->guesser}, &other->model.engine, error);
     if (!status) status = chat_model_open(other, error);
     Error without;
-    if (!status && chat_model_open_guesser(other, &without))
+    if (!status && chat_model_take_guesser(other, &without))
         screen_warn(other->screen, "[%s]", without.message);
     if (!status) status = chat_settings_apply(other, error);
     if (!status) status = chat_model_check(other, other->transcript, error);

@@ -38,13 +38,14 @@ Status chat_open(const ChatOpening *with, Chat **out, Error *error) {
                    .screen = with->screen,
                    .interactive = with->interactive,
                    .model = {.engine = with->engine},
+                   .guesser = with->guesser,
                    .transcript = with->transcript,
                    .record = {.journal = journal},
                    .thoughts = {.mode = with->interactive ? THINK_DIM : THINK_SHOW}};
     snprintf(chat->model.path, sizeof chat->model.path, "%s", with->model);
     chat_seed_begin(chat);
     Status status = chat_model_open(chat, error);
-    if (!status) status = chat_model_open_guesser(chat, error);
+    if (!status) status = chat_model_take_guesser(chat, error);
     if (!status) status = open_record(chat, error);
     if (!status) status = chat_settings_apply(chat, error);
     if (!status) status = way_project_here(chat, error);

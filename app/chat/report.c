@@ -173,10 +173,11 @@ static void print_weights(Chat *chat) {
     screen_say(chat->screen, "%s", line);
 }
 
-// What is guessed of a reply (engine/talk/drafts.h), and how much of the last one was right.
+// What is guessed of a reply (engine/talk/drafts.h), by whom, and how much of the last one was right.
 static void print_drafts(Chat *chat) {
     const char *why = engine_cannot_draft(chat->model.engine);
     const int most = conversation_settings(chat->conversation)->drafts;
+    const Engine *guesser = conversation_guesser(chat->conversation);
     char last[80] = "";
     if (most == 0 || why) {
         screen_say(chat->screen, "drafts        %s%s", most == 0 ? "off" : "none: ", most == 0 ? "" : why);
@@ -187,6 +188,18 @@ static void print_drafts(Chat *chat) {
                  "; of the last reply %" PRId64 " of %" PRId64 " guessed tokens were right",
                  chat->last.n_right, chat->last.n_guessed);
     screen_say(chat->screen, "drafts        up to %d at once%s", most, last);
+    if (!guesser) return;
+    const EngineMemory memory = engine_memory(guesser);
+    const Error *failure = conversation_guesser_failure(chat->conversation);
+    char weights[FORMAT_ROOM], cache[FORMAT_ROOM];
+    format_bytes((double)(memory.weights + memory.host_weights), weights);
+    format_bytes((double)memory.cache, cache);
+    screen_say(chat->screen, "              also by %s: weights %s, cache %s (%d tokens)%s%s",
+               text_name(chat->settings->model.draft).text, weights, cache, engine_context_size(guesser),
+               failure                                             ? "; it has failed: "
+               : !conversation_guesser_may_pay(chat->conversation) ? "; too slow to be asked"
+                                                                   : "",
+               failure ? text_escaped(failure->message).text : "");
 }
 
 void report_stats(Chat *chat) {

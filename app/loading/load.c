@@ -60,24 +60,22 @@ Progress load_progress(Screen *screen) {
     return (Progress){on_progress, screen};
 }
 
-Status load_guesser(Screen *screen, const Settings *settings, const Engine *of, Engine **engine,
-                    Error *error) {
+Status load_guesser(Screen *screen, const Settings *settings, Engine **engine, Error *error) {
     char path[PATH_ROOM], folder[PATH_ROOM];
+    const int context = settings->engine.context_size;
     *engine = NULL;
     Status status = models_path(settings->model.draft, path_program(folder) ? folder : NULL, path, error);
     if (status) return status;
-    const EngineOptions options = {
-        .model = path,
-        .device = settings->engine.device,
-        .n_threads = settings->engine.n_threads,
-        .device_layers = DEVICE_LAYERS_FIT,
-        .expert_layers = DEVICE_LAYERS_FIT,
-        .context_size = engine_context_size(of),
-        .cache = cache_options(DTYPE_F16),
-        .progress = load_progress(screen),
-        .interrupt = signals_interrupt(),
-        .keeps_trials = true,
-    };
+    EngineOptions options = settings->engine;
+    options.model = path;
+    options.weights = options.head = WEIGHTS_OWN;
+    options.device_layers = options.expert_layers = DEVICE_LAYERS_FIT;
+    options.context_most = context > 0 ? context : LOAD_GUESSER_CONTEXT;
+    options.cache.n_sequences = 1;
+    options.world = (EngineWorld){0};
+    options.progress = load_progress(screen);
+    options.interrupt = signals_interrupt();
+    options.keeps_trials = true;
     status = engine_open(&options, engine, error);
     screen_progress_end(screen);
     return status;
@@ -92,6 +90,7 @@ Status load_engine(Screen *screen, Settings *settings, const char *path, LoadRoo
     if (status) return status;
     options.cache = load_cache_options(screen, settings, room);
     options.n_rows = room.n_rows;
+    options.beside = room.beside;
     options.progress = load_progress(screen);
     options.interrupt = signals_interrupt();
     options.keeps_trials = true;

@@ -16,6 +16,7 @@ typedef struct LoadRoom {
     int n_sequences; // of the full size, in the cache
     // 0; or decoded together (EngineOptions): the cache is in pages then, which is said if the settings want none.
     int n_rows;
+    const Engine *beside; // another engine, that it has to leave its memory; NULL: none
 } LoadRoom;
 
 CacheOptions load_cache_options(Screen *screen, const Settings *settings, LoadRoom room);
@@ -24,9 +25,10 @@ CacheOptions load_cache_options(Screen *screen, const Settings *settings, LoadRo
 Status load_engine(Screen *screen, Settings *settings, const char *path, LoadRoom room, Engine **engine,
                    Error *error);
 
-// Loads the model that the settings name as one that guesses for the other (engine/talk/guesser.h), on the same device.
-Status load_guesser(Screen *screen, const Settings *settings, const Engine *of, Engine **engine,
-                    Error *error);
+// Loads the model that the settings name as one that guesses for another (engine/talk/guesser.h), on the same device, with the
+// context that is set, and no more than LOAD_GUESSER_CONTEXT tokens where none is: beyond it nothing is guessed.
+enum { LOAD_GUESSER_CONTEXT = 32768 };
+Status load_guesser(Screen *screen, const Settings *settings, Engine **engine, Error *error);
 
 // What is wrong with the table of kernels that was measured on this card, if something is.
 void load_tell_dispatch(Screen *screen, const Engine *engine);

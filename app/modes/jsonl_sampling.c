@@ -96,6 +96,8 @@ static Status read_key(Config *config, json_t *sampling, const char *name, json_
     if (!key) return config_unknown_key(settings_table(), name, error);
     if (strcmp(key->section, "sampling"))
         return error_set(error, STATUS_USAGE, "%s is a key of [%s]", key->name, key->section);
+    if (key == settings_key("sampling.drafts"))
+        return error_set(error, STATUS_USAGE, "%s has no meaning with --jsonl", key->name);
     const char *before = named_before(sampling, name, key);
     if (before) return error_set(error, STATUS_USAGE, "\"%s\" and \"%s\" are one key", before, name);
     return json_is_null(value) ? STATUS_OK : set(config, key, value, error);

@@ -60,7 +60,9 @@ static int prepare(Program *program, const Transcript *transcript) {
     if (text_check("-p", asked, strlen(asked), &error)) return program_fail(program, &error, EXIT_USAGE);
     if (program_find_model(program, *resumed ? resumed : NULL, &error))
         return program_fail(program, &error, EXIT_MODEL);
-    Status status = program_load_model(program, &error); // a context or a cache that cannot be: STATUS_USAGE
+    Status status = program_load_guesser(program, &error);
+    if (!status)
+        status = program_load_model(program, &error); // a context or a cache that cannot be: STATUS_USAGE
     if (status) return program_fail(program, &error, status == STATUS_USAGE ? EXIT_USAGE : EXIT_MODEL);
     return EXIT_WELL;
 }
@@ -84,6 +86,7 @@ static int talk(Program *program, Journal *journal, Transcript *transcript) {
                               .interactive = !program->options.prompt && traits->input_terminal &&
                                              traits->reply_terminal,
                               .engine = program->engine,
+                              .guesser = program->guesser,
                               .journal = journal,
                               .transcript = transcript};
     Chat *chat;

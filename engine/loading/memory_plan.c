@@ -69,14 +69,21 @@ static int64_t left_for_cache(Engine *engine, const BackendOptions *backend, int
     return by_device < by_host ? by_device : by_host;
 }
 
+// Of the host's memory, that another engine will come to touch.
+static int64_t promised(const Engine *other) {
+    if (!other || other->backend->ops != ops_cpu()) return 0;
+    return other->memory.weights + other->memory.cache + other->memory.scratch;
+}
+
 // What is free, and what weights take of it.
-static void count_weights(Engine *engine) {
+static void count_weights(Engine *engine, const Engine *beside) {
     Backend *b = engine->backend, *host = split_side(b, SPLIT_FIRST);
     const Model *model = engine->model;
     EngineMemory *m = &engine->memory;
     int64_t total = 0, bytes[SPLIT_SIDES];
     *m = (EngineMemory){.n_layers = model->shape.n_layers};
     b->ops->memory(b, &total, &m->available);
+    if (b->ops == ops_cpu()) m->available -= promised(beside);
     if (!host) {
         m->weights = b->ops->weight_bytes ? b->ops->weight_bytes(b, model->layers, &model->head)
                                           : model_weight_bytes(model);
@@ -84,6 +91,7 @@ static void count_weights(Engine *engine) {
     }
     m->host_layers = split_border(b), m->only_experts = split_has_experts(b);
     host->ops->memory(host, &total, &m->host_available);
+    m->host_available -= promised(beside);
     split_weight_bytes(b, model->layers, &model->head, bytes);
     m->host_weights = bytes[SPLIT_FIRST], m->weights = bytes[SPLIT_SECOND];
 }
@@ -187,7 +195,7 @@ static Status plan_placed(Engine *engine, const EngineOptions *options, const Ba
     const DecoderShape *shape = &engine->model->shape;
     EngineMemory *m = &engine->memory;
     const bool fits_context = options->context_size <= 0 && !engine->fits_layers;
-    count_weights(engine);
+    count_weights(engine, options->beside);
     int64_t wanted = options->context_size > 0 ? options->context_size : engine->model->context_length;
     if (wanted > LARGEST_CONTEXT) wanted = LARGEST_CONTEXT;
     if (engine->fits_layers && options->context_size <= 0 && wanted > BESIDE_CONTEXT) wanted = BESIDE_CONTEXT;

@@ -2,10 +2,12 @@
 // follows is drawn, as far as it is what was guessed. What was guessed wrong leaves the cache as undone tokens do.
 #include "engine/session/session_internal.h"
 
+#include <math.h>
+
 const char *engine_cannot_draft(const Engine *engine) {
     const Model *model = engine->model;
-    if (!engine->backend->ops->step_seconds) return "nothing is known here of what several tokens cost";
     if (engine->forward.stages > 1) return "its layers are divided between hosts";
+    if (!engine->backend->ops->step_seconds) return "nothing is known here of what several tokens cost";
     if (model->seen_both_ways) return "its prompt is seen both ways";
     if (model_rope_set(model, engine->context_size) > 0)
         return "its rotary frequencies go by the length of the text";
@@ -16,13 +18,20 @@ bool engine_takes_back(const Engine *engine) {
     return decoder_recurring(&engine->model->shape) == 0;
 }
 
+// Of a mixture of experts more of them take part in a step the more tokens it has, as if each chose for itself.
+static double share_read(const Model *model, int n) {
+    const double all = (double)model->n_parameters, one = (double)model->n_active_parameters;
+    const double chosen =
+        model->shape.experts.n > 0 ? (double)model->shape.experts.n_active / model->shape.experts.n : 1;
+    if (all <= 0 || chosen >= 1) return 1;
+    const double experts = (all - one) / (1 - chosen);
+    return (all - experts * pow(1 - chosen, n)) / all;
+}
+
 double engine_step_seconds(const Engine *engine, int n) {
-    const Model *model = engine->model;
-    const double active =
-        model->n_parameters > 0 ? (double)model->n_active_parameters / (double)model->n_parameters : 1;
     const EngineMemory *m = &engine->memory;
-    return engine->backend->ops->step_seconds(engine->backend,
-                                              active * (double)(m->weights + m->host_weights), n);
+    const double bytes = (double)(m->weights + m->host_weights) * share_read(engine->model, n);
+    return engine->backend->ops->step_seconds(engine->backend, bytes, n);
 }
 
 bool session_decodes(const Session *s) {
@@ -81,7 +90,11 @@ Status session_draw_guessed(Session *s, int n, const SampleParams *params, int32
     if (!status) status = forward_sample(f, n + 1, params, tokens, error);
     int right = 0;
     while (!status && right < n && tokens[right] == s->log[length + right]) right++;
-    for (int i = 0; i <= right && !status; i++) status = forward_check_sampled(tokens[i], error);
+    if (!status && forward_check_sampled(tokens[right], error)) {
+        // Those before it are as good as drawn one by one; then it comes again, alone.
+        if (right == 0) status = error->status;
+        right--;
+    }
     keep_cached(s, status ? length : length + right);
     if (status) return status;
     s->n_log = length + right;

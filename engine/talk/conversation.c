@@ -60,6 +60,19 @@ Status conversation_set_guesser(Conversation *c, Engine *engine, Error *error) {
     return STATUS_OK;
 }
 
+bool conversation_guesser_may_pay(const Conversation *c) {
+    const DraftCosts costs = drafts_costs(c->engine, DRAFTS_MOST);
+    return c->guesser && guesser_may_pay(c->guesser, &costs, DRAFTS_MOST, engine_step_seconds(c->engine, 1));
+}
+
+const Engine *conversation_guesser(const Conversation *c) {
+    return c->guesser ? guesser_engine(c->guesser) : NULL;
+}
+
+const Error *conversation_guesser_failure(const Conversation *c) {
+    return c->guesser ? guesser_failure(c->guesser) : NULL;
+}
+
 Session *conversation_session(Conversation *c) {
     return c->session;
 }

@@ -79,6 +79,10 @@ void conversation_close(Conversation *conversation);
 // Another model, which outlives the conversation, guesses what comes next (guesser.h); NULL: none does. STATUS_UNSUPPORTED: it
 // cannot, and all is as it was.
 Status conversation_set_guesser(Conversation *conversation, Engine *engine, Error *error);
+bool conversation_guesser_may_pay(const Conversation *conversation);  // by what steps of both take
+const Engine *conversation_guesser(const Conversation *conversation); // NULL: none
+// Why it is not asked any more in this reply; NULL: it is.
+const Error *conversation_guesser_failure(const Conversation *conversation);
 Session *conversation_session(Conversation *conversation);
 ConversationSettings *conversation_settings(Conversation *conversation); // may be changed between replies
 

@@ -1,5 +1,6 @@
 #include "engine/talk/drafts.h"
 
+#include "engine/engine.h"
 #include "engine/talk/lookup.h"
 
 #include <stdlib.h>
@@ -41,6 +42,14 @@ void drafts_close(Drafts *d) {
     if (!d) return;
     lookup_close(d->lookup);
     free(d);
+}
+
+DraftCosts drafts_costs(const Engine *engine, int most) {
+    const double one = engine_step_seconds(engine, 1);
+    DraftCosts costs = {0};
+    for (int i = 0; i <= DRAFTS_MOST; i++) costs.of[i] = engine_step_seconds(engine, i + 1) / one;
+    if (!engine_takes_back(engine)) costs.again = costs.of[most / 2 + 1] - 1;
+    return costs;
 }
 
 void drafts_begin(Drafts *d, const DraftCosts *costs, int most) {

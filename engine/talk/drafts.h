@@ -29,6 +29,10 @@ typedef struct DraftCosts {
     double again;               // more where a guess was wrong: what was right is evaluated again
 } DraftCosts;
 
+// An engine's, which can check some, for at most so many guesses at once.
+struct Engine;
+DraftCosts drafts_costs(const struct Engine *engine, int most);
+
 // A reply begins. most <= DRAFTS_MOST.
 void drafts_begin(Drafts *drafts, const DraftCosts *costs, int most);
 // The text is another one than what it was so far and what was drawn.

@@ -9,15 +9,17 @@
 // What is taken to be right before anything was seen, and for how many guesses that counts.
 static const double SHARE = 0.7, BEFOREHAND = 6;
 static const double MOST_SEEN = 64; // then older ones count half
+static const double BEST = 0.95;    // of a small model that is nearly as good
 
 struct Guesser {
     Engine *engine;
-    const Engine *of;
     Session *session;
     DraftCosts costs; // of steps of the model
     double cost;      // of a guess, likewise
     int most;
     double right, seen;
+    bool failed;
+    Error failure;
 };
 
 static Status check_vocabulary(const Engine *engine, const Engine *of, Error *error) {
@@ -46,7 +48,7 @@ Status guesser_open(Engine *engine, const Engine *of, Guesser **out, Error *erro
     if (status) return status;
     Guesser *g = calloc(1, sizeof *g);
     if (!g) return error_set(error, STATUS_MEMORY, "no memory for drafts");
-    *g = (Guesser){.engine = engine, .of = of};
+    *g = (Guesser){.engine = engine};
     status = session_open(engine, &g->session, error);
     if (status)
         guesser_close(g);
@@ -65,22 +67,38 @@ const Engine *guesser_engine(const Guesser *g) {
     return g->engine;
 }
 
-void guesser_begin(Guesser *g, const DraftCosts *costs, int most, double step) {
+void guesser_begin(Guesser *g, const DraftCosts *costs, int most, double step_seconds) {
+    Error error;
     g->costs = *costs;
     g->most = most;
-    g->cost = engine_step_seconds(g->engine, 1) / step;
+    g->cost = engine_step_seconds(g->engine, 1) / step_seconds;
     g->seen = BEFOREHAND, g->right = BEFOREHAND * SHARE;
+    if (g->failure.status != STATUS_FATAL) g->failed = false; // another text, perhaps
+    if (!g->failed && engine_check_files(g->engine, &error)) guesser_give_up(g, &error);
 }
 
-int guesser_worth(const Guesser *g, int pending, int room) {
+static int worth(const Guesser *g, double share, int pending, int most) {
     double probable[DRAFTS_MOST];
     DraftCosts costs = g->costs;
-    const int most = room < g->most ? room : g->most;
     for (int i = 0; i < most; i++) {
-        probable[i] = g->right / g->seen;
+        probable[i] = share;
         costs.of[pending + i] += (i + 1) * g->cost;
     }
     return drafts_worth(&costs, pending, probable, most);
+}
+
+bool guesser_may_pay(const Guesser *g, const DraftCosts *costs, int most, double step_seconds) {
+    Guesser asked = *g;
+    asked.costs = *costs;
+    asked.cost = engine_step_seconds(g->engine, 1) / step_seconds;
+    return worth(&asked, BEST, 1, most) > 0;
+}
+
+int guesser_worth(const Guesser *g, const Session *session, int room) {
+    const int64_t left = engine_context_size(g->engine) - session_length(session) - 1;
+    const int most = room < g->most ? room : g->most;
+    if (g->failed || left < 1) return 0;
+    return worth(g, g->right / g->seen, (int)session_pending(session), left < most ? (int)left : most);
 }
 
 Status guesser_follow(Guesser *g, const Session *session, Error *error) {
@@ -97,4 +115,13 @@ void guesser_learn(Guesser *g, int n_guessed, int n_right) {
     g->right += n_right;
     g->seen += n_right < n_guessed ? n_right + 1 : n_right;
     if (g->seen > MOST_SEEN) g->seen /= 2, g->right /= 2;
+}
+
+void guesser_give_up(Guesser *g, const Error *error) {
+    g->failed = true;
+    g->failure = *error;
+}
+
+const Error *guesser_failure(const Guesser *g) {
+    return g->failed ? &g->failure : NULL;
 }

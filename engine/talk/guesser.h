@@ -14,10 +14,13 @@ Status guesser_open(Engine *engine, const Engine *of, Guesser **guesser, Error *
 void guesser_close(Guesser *guesser); // NULL is fine
 const Engine *guesser_engine(const Guesser *guesser);
 
-// A reply begins: it is asked at first, whatever came of it before. costs as drafts_begin() has them, in units of `step` seconds.
-void guesser_begin(Guesser *guesser, const DraftCosts *costs, int most, double step);
-// How many tokens it is worth to guess behind so many that are pending, at most `room`; 0: none.
-int guesser_worth(const Guesser *guesser, int pending, int room);
+// A reply begins: it is asked at first, whatever came of it before. costs as drafts_begin() has them, in steps of the model that
+// take so many seconds.
+void guesser_begin(Guesser *guesser, const DraftCosts *costs, int most, double step_seconds);
+// Whether it could be worth asking at all; arguments as of guesser_begin().
+bool guesser_may_pay(const Guesser *guesser, const DraftCosts *costs, int most, double step_seconds);
+// How many tokens it is worth to guess behind a session's log, at most `room`; 0: none.
+int guesser_worth(const Guesser *guesser, const Session *session, int room);
 // Its session's log becomes that of the session.
 Status guesser_follow(Guesser *guesser, const Session *session, Error *error);
 // The next token behind that; `last`: no other is asked for before guesser_follow().
@@ -25,5 +28,9 @@ Status guesser_guess(Guesser *guesser, const struct SampleParams *params, bool l
                      Error *error);
 // Of n_guessed tokens so many were right, one after the other.
 void guesser_learn(Guesser *guesser, int n_guessed, int n_right);
+
+// It has failed, and is not asked any more in this reply: nothing that it does is worth one.
+void guesser_give_up(Guesser *guesser, const Error *error);
+const Error *guesser_failure(const Guesser *guesser); // NULL: it has not
 
 #endif

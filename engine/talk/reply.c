@@ -299,11 +299,12 @@ Status reply_tokens(Reply *r, int n_guessed, const int32_t *ids, int n, bool *mo
     *moved = false;
     r->n_logged = n - 1;
     r->report->n_guessed += n_guessed;
-    r->report->n_right += n - 1;
     while (i < n && !status && !r->finished) {
         status = reply_token(r, ids[i++], moved, error);
-        if (i < n && !status && session_interrupted(r->conversation->session)) status = STATUS_INTERRUPTED;
+        if (i < n && !status && !r->finished && session_interrupted(r->conversation->session))
+            status = STATUS_INTERRUPTED;
     }
+    r->report->n_right += i < n ? i : n - 1;
     if (i < n) session_cut(r->conversation->session, length - r->n_logged);
     r->n_logged = 0;
     return status;

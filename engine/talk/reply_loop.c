@@ -9,6 +9,8 @@
 #include "engine/talk/guesser.h"
 #include "engine/talk/reply.h"
 
+_Static_assert((int)DRAFTS_MOST <= (int)SESSION_MOST_DRAFTS, "a step has room for all that are guessed");
+
 // Who makes a reply.
 typedef struct Loop {
     Conversation *c;
@@ -27,29 +29,21 @@ typedef struct Guesses {
 
 static Status begin_drafts(Loop *l, Error *error) {
     Conversation *c = l->c;
-    DraftCosts costs = {0};
     const int most = c->settings.drafts;
     if (most < 1 || engine_cannot_draft(c->engine)) return STATUS_OK;
     Status status = c->drafts ? STATUS_OK : drafts_open(engine_context_size(c->engine), &c->drafts, error);
     if (status) return status;
-    const double one = engine_step_seconds(c->engine, 1);
-    for (int i = 0; i <= DRAFTS_MOST; i++) costs.of[i] = engine_step_seconds(c->engine, i + 1) / one;
-    if (!engine_takes_back(c->engine)) costs.again = costs.of[most / 2 + 1] - 1;
+    const DraftCosts costs = drafts_costs(c->engine, most);
     drafts_begin(c->drafts, &costs, most);
-    if (c->guesser) guesser_begin(c->guesser, &costs, most, one);
+    if (c->guesser) guesser_begin(c->guesser, &costs, most, engine_step_seconds(c->engine, 1));
     l->drafts = c->drafts, l->guesser = c->guesser;
     return STATUS_OK;
 }
 
-// The other model's, where it is asked at all.
-static Status ask_guesser(const Loop *l, int room, Guesses *g, Error *error) {
+// What the other model says, into g.
+static Status follow_guesser(const Loop *l, int n, Guesses *g, Error *error) {
     Session *session = l->c->session;
-    const Engine *engine = guesser_engine(l->guesser);
-    const int64_t left = engine_context_size(engine) - session_length(session) - 1;
-    const int n = guesser_worth(l->guesser, (int)session_pending(session),
-                                left < room ? (int)(left > 0 ? left : 0) : room);
-    g->soon = n > 0;
-    if (n == 0 || session_is_ahead(session)) return STATUS_OK;
+    const int vocab = engine_model(l->c->engine)->shape.vocab_size;
     Status status = guesser_follow(l->guesser, session, error);
     while (!status && g->n < n) {
         SampleParams params;
@@ -57,23 +51,35 @@ static Status ask_guesser(const Loop *l, int room, Guesses *g, Error *error) {
         reply_params_behind(l->reply, g->n, &params);
         if (session_interrupted(session)) return STATUS_INTERRUPTED;
         status = guesser_guess(l->guesser, &params, g->n + 1 == n, &id, error);
-        if (status || id >= engine_model(l->c->engine)->shape.vocab_size) break;
+        if (status || id >= vocab) break; // rows behind the vocabulary are each model's own
         session_guess(session, g->n, id);
         g->ids[g->n++] = id;
     }
+    return status;
+}
+
+// Where it is asked at all. What fails there costs the guesses alone, but that a device is lost shows in the reply as well.
+static Status ask_guesser(const Loop *l, int room, Guesses *g) {
+    Error error = {0};
+    const int n = guesser_worth(l->guesser, l->c->session, room);
+    g->soon = g->soon || n > 0;
+    if (n == 0 || session_is_ahead(l->c->session)) return STATUS_OK;
+    const Status status = follow_guesser(l, n, g, &error);
+    if (status == STATUS_INTERRUPTED) return status;
+    if (status) guesser_give_up(l->guesser, &error), g->n = 0;
     g->by_guesser = g->n > 0;
-    return status ? error_prefix(error, "the model that guesses: ") : STATUS_OK;
+    return STATUS_OK;
 }
 
 // What is guessed behind the token that is pending. A step of it alone that has begun is taken first.
-static Status guess(const Loop *l, Guesses *g, Error *error) {
+static Status guess(const Loop *l, Guesses *g) {
     Session *session = l->c->session;
     const int most = session_most_drafts(session), wanted = reply_most_guesses(l->reply);
     const int room = most < wanted ? most : wanted;
     const DraftPlan plan = drafts_plan(l->drafts, session_tokens(session), session_length(session),
                                        (int)session_pending(session), room);
     g->soon = plan.soon || plan.n > 0;
-    if (plan.n == 0 && l->guesser) return ask_guesser(l, room, g, error);
+    if (plan.n == 0 && l->guesser) return ask_guesser(l, room, g);
     if (session_is_ahead(session)) return STATUS_OK;
     for (; g->n < plan.n; g->n++) {
         session_guess(session, g->n, plan.ids[g->n]);
@@ -127,7 +133,7 @@ static Status make_reply(Loop *l, Error *error) {
         if (!decoding)
             status = session_evaluate(session, error);
         else if (l->drafts)
-            status = guess(l, &guesses, error);
+            status = guess(l, &guesses);
         if (status) break;
         session_hold_ahead(session, guesses.soon);
         status = guesses.n > 0 ? draw_guessed(l, &guesses, error) : draw(l, error);

@@ -335,12 +335,13 @@ static Status cuda_softmax_counts(Backend *backend, SoftmaxCounts *counts, Error
     return status;
 }
 
-// A token by itself goes through the persistent kernel, several through kernels for each op, which take some 20 us more for
-// each layer, whatever the weights are (NOTES.md). On slower cards that is a smaller part.
+// By an H200's times (NOTES.md): a token by itself goes through the persistent kernel, several through kernels of each op, which
+// wait for each other in every layer, whatever the weights are. On slower cards that is a smaller part.
 static double cuda_step_seconds(const Backend *backend, double bytes, int n) {
-    const double layers = ((const CudaBackend *)backend)->shape->n_layers,
-                 alone = bytes / 3.4e12 + layers * 12e-6;
-    return n > 1 ? layers * 20e-6 + (1 + 0.01 * n) * alone : alone;
+    const DecoderShape *s = ((const CudaBackend *)backend)->shape;
+    const double layers = s->n_layers, read = bytes / 4.2e12;
+    if (n == 1) return read + layers * (s->experts.n > 0 ? 28e-6 : 12e-6);
+    return read + layers * 30e-6 + decoder_recurring(s) * 40e-6;
 }
 
 const Ops CUDA_OPS = {

@@ -10,23 +10,24 @@ static Ops ops;
 static AheadCounts counts;
 static int32_t drawn[MOST_ROWS];
 static int n_drawn;
-static bool drawing, fails;
+static bool drawing;
+static int fails = -1; // in this row
 
 static Status begin_draw(Backend *backend, const float *logits, int n_rows, const SampleParams *params,
                          Error *error) {
     drawing = true;
     n_drawn = n_rows;
     Status status = ops_cpu()->sample(backend, logits, n_rows, params, drawn, error);
-    if (fails) drawn[0] = SAMPLE_NAN;
-    fails = false;
+    if (fails >= 0 && fails < n_rows) drawn[fails] = SAMPLE_NAN;
+    fails = -1;
     return status;
 }
 
 static Status draw(Backend *backend, const float *logits, int n_rows, const SampleParams *params,
                    int32_t *ids, Error *error) {
     Status status = ops_cpu()->sample(backend, logits, n_rows, params, ids, error);
-    if (fails) ids[0] = SAMPLE_NAN;
-    fails = false;
+    if (fails >= 0 && fails < n_rows) ids[fails] = SAMPLE_NAN;
+    fails = -1;
     return status;
 }
 
@@ -73,5 +74,9 @@ AheadCounts ahead_counts(void) {
 }
 
 void ahead_fail_once(void) {
-    fails = true;
+    ahead_fail_in_row(0);
+}
+
+void ahead_fail_in_row(int row) {
+    fails = row;
 }

@@ -15,7 +15,8 @@ typedef struct AheadCounts {
 void ahead_install(Engine *engine, bool steps_ahead);
 AheadCounts ahead_counts(void); // since it was installed
 
-// The next draw finds a logit that is no number.
-void ahead_fail_once(void);
+// The next draw finds a logit that is no number, in this row of it.
+void ahead_fail_once(void); // the first
+void ahead_fail_in_row(int row);
 
 #endif

@@ -296,6 +296,44 @@ static void what_fails_leaves_the_log_as_it_was(void **state) {
     engine_close(engine);
 }
 
+// What was drawn before it is as good as drawn one by one.
+static void what_fails_behind_right_guesses_comes_again(void **state) {
+    (void)state;
+    enum { N = 6 };
+    const int32_t prompt[] = {1, 2, 3, 4};
+    int32_t id, alone[N + 2], ids[N + 1];
+    float logits[2][VOCAB];
+    Error error;
+    SampleParams params[N + 2];
+    Engine *engine = open_babbler(64, 8);
+    for (int i = 0; i < N + 2; i++) params[i] = (SampleParams){.top_p = 1, .typical_p = 1};
+    ahead_install(engine, false);
+    draw_alone(engine, prompt, 4, params, N + 2, alone, logits[0]);
+    for (int row = 1; row <= N; row++) {
+        Session *s;
+        int n_drawn;
+        assert_int_equal(session_open(engine, &s, &error), STATUS_OK);
+        assert_int_equal(session_sync(s, prompt, 4, NULL, &error), STATUS_OK);
+        assert_int_equal(session_sample(s, params, &id, &error), STATUS_OK);
+        for (int i = 0; i < N; i++) session_guess(s, i, alone[i + 1]);
+        ahead_fail_in_row(row);
+        assert_int_equal(session_draw_guessed(s, N, params, ids, &n_drawn, &error), STATUS_OK);
+        assert_int_equal(n_drawn, row);
+        assert_memory_equal(ids, alone + 1, (size_t)row * sizeof *ids);
+        assert_int_equal(session_length(s), 4 + row);
+        assert_int_equal(session_cached(s), 4 + row);
+        session_push(s, ids[row - 1]);
+        for (int i = row + 1; i < N + 2; i++) {
+            assert_int_equal(session_sample(s, params, &id, &error), STATUS_OK);
+            assert_int_equal(id, alone[i]);
+        }
+        assert_int_equal(session_logits(s, logits[1], &error), STATUS_OK);
+        assert_memory_equal(logits[0], logits[1], sizeof logits[0]);
+        session_close(s);
+    }
+    engine_close(engine);
+}
+
 // ---- talks ---------------------------------------------------------------------------------------------------------
 
 typedef struct Way {
@@ -465,7 +503,7 @@ static void whatever_another_model_guesses(void **state) {
             engine_close(guesser);
         }
     assert_true(right[0] > 1000);
-    assert_true((double)right[0] > 0.8 * (double)all[0]); // what stays behind a shift it has read again
+    assert_true((double)right[0] > 0.6 * (double)all[0]); // what stays behind a shift it has read again
     assert_true(right[1] > 100);
     assert_true(right[1] < all[1]);
 }
@@ -495,6 +533,58 @@ static void whatever_a_grammar_allows(void **state) {
     assert_true(right > 200);
 }
 
+// Interrupts at the token after so many more.
+typedef struct Interrupts {
+    Talk *talk;
+    int left;
+} Interrupts;
+
+static void interrupt_in_time(void *user, int32_t id) {
+    Interrupts *in = user;
+    (void)id;
+    if (--in->left == 0) in->talk->stop = 1;
+}
+
+// An interrupt that comes with what ends the reply, as from Ctrl-C or a reader that has left, comes too late.
+static void an_end_is_an_end(void **state) {
+    (void)state;
+    static const char PATTERN[] = "q{60}z";
+    static const char *const STOPS[] = {"qqqqqqqqqq"};
+    CacheOptions cache = cache_options(DTYPE_F32);
+    int ends = 0;
+    for (int k = 0; k < 30; k++) {
+        const int stop_after = 1 + k / 2;
+        ReplyReport reports[2];
+        char texts[2][256];
+        for (int i = 0; i < 2; i++) {
+            Error error;
+            Grammar *grammar;
+            Talk *t = talk_open(192, &cache);
+            make_steps_cheap(t->engine);
+            ConversationSettings *settings = conversation_settings(t->c);
+            assert_int_equal(grammar_compile(GRAMMAR_REGEX, PATTERN, strlen(PATTERN), &grammar, &error),
+                             STATUS_OK);
+            settings->grammar = grammar, settings->drafts = i ? 15 : 0;
+            settings->stop = STOPS, settings->n_stop = k % 2;
+            settings->max_tokens = k % 2 ? 60 : 13;
+            Interrupts interrupts = {t, stop_after};
+            const ConversationEvents events = {.user = &interrupts, .token = interrupt_in_time};
+            talk_append(t->c, CHAT_USER, "qqqqqqqqqqqqqqqqqqqq");
+            assert_int_equal(conversation_reply(t->c, false, &events, &reports[i], &error), STATUS_OK);
+            snprintf(texts[i], sizeof texts[i], "%.200s",
+                     conversation_message(t->c, conversation_length(t->c) - 1)->text);
+            talk_close(t);
+            grammar_close(grammar);
+        }
+        assert_int_equal(reports[0].finish, reports[1].finish);
+        assert_int_equal(reports[0].n_reply, reports[1].n_reply);
+        assert_string_equal(texts[0], texts[1]);
+        assert_in_range(reports[1].n_right, 0, reports[1].n_reply - 1);
+        ends += reports[0].finish == FINISH_STOP || reports[0].finish == FINISH_LENGTH;
+    }
+    assert_in_range(ends, 4, 26);
+}
+
 static void who_has_other_tokens_cannot_guess(void **state) {
     (void)state;
     Error error;
@@ -520,9 +610,11 @@ int main(int argc, char **argv) {
         cmocka_unit_test(what_is_drawn_is_the_same_in_every_model),
         cmocka_unit_test(no_more_are_guessed_than_there_is_room_for),
         cmocka_unit_test(what_fails_leaves_the_log_as_it_was),
+        cmocka_unit_test(what_fails_behind_right_guesses_comes_again),
         cmocka_unit_test(a_talk_is_the_same_to_the_byte),
         cmocka_unit_test(whatever_another_model_guesses),
         cmocka_unit_test(whatever_a_grammar_allows),
+        cmocka_unit_test(an_end_is_an_end),
         cmocka_unit_test(who_has_other_tokens_cannot_guess),
     };
     return test_main("drafts", argc, argv, tests);
