@@ -65,6 +65,8 @@ struct Layer {
     float x_scale; // of x at the layer's end; 1: nothing is done
     Xielu xielu;   // of shapes with it
     LayerOrders orders;
+    // `rates` in the operand type, where no tensor cores take them as they are (recurring/delta.cu). rows 0: there are none.
+    Linear rounded_rates;
 };
 
 struct Head {

@@ -283,6 +283,13 @@ static DeltaArguments delta_arguments(const CudaBackend *cuda, const Layer *laye
     return a;
 }
 
+// Expanding rates that no tensor cores take as they are, and the library's product, stand by themselves in a step. Where a row's bits
+// may tell of the step, and where that pays: a flat GEMM of so few rows of W takes longer for 17 to 64 of x.
+static bool takes_rounded_rates(const CudaBackend *cuda, const Layer *layer) {
+    const int n = cuda->step.n_tokens;
+    return cuda->step.kind == STEP_ANY && layer->rounded_rates.rows > 0 && ((n > 1 && n <= 16) || n > 64);
+}
+
 // The products that the kernels go on from.
 static Status multiply(CudaBackend *cuda, const Layer *layer, const float *x, DeltaArguments *a,
                        Error *error) {
@@ -295,9 +302,10 @@ static Status multiply(CudaBackend *cuda, const Layer *layer, const float *x, De
         status = input_products(cuda, &layer->attn_gate, &input, cuda->scratch.gates, &a->z_type, error);
     if (status) return status;
     if (layer->rates.rows) {
+        const bool rounded = takes_rounded_rates(cuda, layer);
         a->rate_rows = cuda->scratch.recurring.rows, a->rates_stride = layer->rates.rows;
-        return input_products(cuda, &layer->rates, &input, cuda->scratch.recurring.rows, &a->rates_type,
-                              error);
+        return input_products(cuda, rounded ? &layer->rounded_rates : &layer->rates, &input,
+                              cuda->scratch.recurring.rows, &a->rates_type, error);
     }
     a->rate_rows = (const char *)a->z + (size_t)a->width * operand_bytes(a->z_type);
     a->rates_stride = a->z_stride, a->rates_type = a->z_type;

@@ -1,5 +1,7 @@
 // Gates behind attention, and what layers that recur have beside queries, keys and values: one linear layer of each where
 // formats allow it.
+#include "kernels/cuda/dispatch_internal.h"
+#include "kernels/cuda/gemm/gemm.cuh"
 #include "kernels/cuda/weights/layout.cuh"
 
 #include <string.h>
@@ -47,6 +49,10 @@ void gates_lay_out(const DecoderShape *s, const LayerWeights *h, Layer *layer, A
     layer->rates = Linear{{}, alike ? 1 : rates.n, (int)(rates.n * heads), cols};
     for (int i = 0; i < layer->rates.n_parts; i++)
         layer->rates.part[i] = a->weight(rates.all[i], alike ? rates.n * heads : heads);
+    // Room for either type of 16 bits: which it will be is not known yet.
+    if (!format_quantized(layer->rates.part[0].format) && row_stride(FORMAT_F16, cols) == cols * 2)
+        layer->rounded_rates = Linear{
+            {a->weight_as(FORMAT_F16, rates.all[0], rates.n * heads)}, 1, (int)(rates.n * heads), cols};
 }
 
 // ---- upload ------------------------------------------------------------------------------------------------------
@@ -64,6 +70,24 @@ Status gates_upload(CudaBackend *cuda, const LayerWeights *h, const Layer *layer
         status = upload_rows(cuda, rates.all[i], to, first, 1, error);
     }
     return status;
+}
+
+void gates_round_rates(CudaBackend *cuda) {
+    Error ignored; // what fails leaves the rates as they are
+    for (Layer *l = cuda->layers; l; l = l->next) {
+        Linear *to = &l->rounded_rates;
+        if (to->rows == 0) continue;
+        Weight *w = &to->part[0];
+        bool fits = is_16_bit(cuda->operand) && l->rates.part[0].format != format_of_operand(cuda->operand);
+        int rows = 0;
+        for (int i = 0; i < l->rates.n_parts && fits; rows += l->rates.part[i++].rows) {
+            const Weight *part = &l->rates.part[i];
+            fits = !cuda_expand(cuda, WeightRows{part, 0, part->rows}, cuda->operand,
+                                w->data + (int64_t)rows * w->row_bytes, &ignored);
+        }
+        w->format = format_of_operand(cuda->operand);
+        if (!fits) to->rows = 0;
+    }
 }
 
 // ---- what there has to be ----------------------------------------------------------------------------------------

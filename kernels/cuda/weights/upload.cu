@@ -42,7 +42,7 @@ void cuda_end_upload(CudaBackend *cuda) {
     threads_close(u->threads);
     free(u);
     cuda->upload = NULL;
-    if (!settled) weights_find_uniform(cuda, NULL);
+    if (!settled) weights_find_uniform(cuda, NULL), gates_round_rates(cuda);
 }
 
 Status upload_begin(CudaBackend *cuda, Error *error) {
@@ -100,7 +100,7 @@ Status cuda_settle_upload(CudaBackend *cuda, Error *error) {
         return STATUS_OK;
     }
     Status status = cuda->upload->busy ? upload_precede(cuda, error) : STATUS_OK;
-    if (!status && !cuda->upload->settled) weights_find_uniform(cuda, NULL);
+    if (!status && !cuda->upload->settled) weights_find_uniform(cuda, NULL), gates_round_rates(cuda);
     cuda->upload->settled = true;
     return status;
 }

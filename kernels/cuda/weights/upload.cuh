@@ -41,5 +41,7 @@ Status upload_bytes(CudaBackend *cuda, void *to, const void *from, size_t bytes,
 
 // uniform.cu: finds Weight.uniform of a layer, NULL: of all that were loaded, where inputs of FP8 are rounded.
 void weights_find_uniform(CudaBackend *cuda, Layer *layer);
+// gates.cu, likewise: rounded_rates of all layers.
+void gates_round_rates(CudaBackend *cuda);
 
 #endif
