@@ -90,11 +90,9 @@ Status session_draw_guessed(Session *s, int n, const SampleParams *params, int32
     if (!status) status = forward_sample(f, n + 1, params, tokens, error);
     int right = 0;
     while (!status && right < n && tokens[right] == s->log[length + right]) right++;
-    if (!status && forward_check_sampled(tokens[right], error)) {
-        // Those before it are as good as drawn one by one; then it comes again, alone.
-        if (right == 0) status = error->status;
-        right--;
-    }
+    const Status drawn = status ? status : forward_check_sampled(tokens[right], error);
+    // What was drawn before a failure is as good as drawn one by one; then it comes again, alone.
+    if (drawn && right-- == 0) status = drawn;
     keep_cached(s, status ? length : length + right);
     if (status) return status;
     s->n_log = length + right;

@@ -166,16 +166,18 @@ void reply_params_behind(Reply *r, int i, SampleParams *params) {
                    c->settings.position + (uint64_t)i, params);
 }
 
-// Room for what may come behind each of n guesses, and who finds it.
-static Status open_scout(Reply *r, int n, Error *error) {
+// Room for what may come behind each of n guesses, as many words of a mask each, and who finds it.
+static Status open_scout(Reply *r, int n, size_t *words, Error *error) {
     Vocabulary *vocabulary;
     int n_ends;
     const int32_t *ends = sampler_ends(r->conversation->sampler, &n_ends);
     Status status = engine_vocabulary(r->conversation->engine, &vocabulary, error);
     if (!status && !r->scout)
         status = matcher_open(r->conversation->settings.grammar, vocabulary, ends, n_ends, &r->scout, error);
-    if (status || n <= r->n_scouted) return status;
-    uint32_t *more = realloc(r->scouted, (size_t)n * vocabulary_words(vocabulary) * sizeof *more);
+    if (status) return status;
+    *words = vocabulary_words(vocabulary);
+    if (n <= r->n_scouted) return STATUS_OK;
+    uint32_t *more = realloc(r->scouted, (size_t)n * *words * sizeof *more);
     if (!more) return error_set(error, STATUS_MEMORY, "no memory for %d masks", n);
     r->scouted = more, r->n_scouted = n;
     return STATUS_OK;
@@ -186,16 +188,15 @@ static Status scout(Reply *r, int *n, SampleParams *params, Error *error) {
     const Conversation *c = r->conversation;
     const Tokenizer *tokenizer = engine_tokenizer(c->engine);
     const int32_t *guesses = session_tokens(c->session) + session_length(c->session);
-    Vocabulary *vocabulary;
-    Error unfit;
-    Status status = open_scout(r, *n, error);
-    if (!status) status = engine_vocabulary(c->engine, &vocabulary, error);
-    if (status) return status;
-    const size_t words = vocabulary_words(vocabulary);
     int32_t previous = r->previous;
+    size_t words = 0;
+    Error unfit;
+    Status status = open_scout(r, *n, &words, error);
+    if (status) return status;
     matcher_follow(r->scout, r->matcher);
     for (int i = 0; i < *n; i++) {
         const uint32_t *mask;
+        uint32_t *kept = r->scouted + (size_t)i * words;
         size_t size;
         const char *bytes = tokenizer_bytes(tokenizer, previous, guesses[i], false, &size);
         if (chat_template_is_end(c->chat_template, tokenizer, guesses[i]) ||
@@ -205,8 +206,7 @@ static Status scout(Reply *r, int *n, SampleParams *params, Error *error) {
             break;
         }
         previous = guesses[i];
-        memcpy(r->scouted + (size_t)i * words, mask, words * sizeof *mask);
-        params[i + 1].allowed = r->scouted + (size_t)i * words;
+        params[i + 1].allowed = memcpy(kept, mask, words * sizeof *mask);
     }
     return STATUS_OK;
 }

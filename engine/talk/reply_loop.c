@@ -27,17 +27,17 @@ typedef struct Guesses {
     bool soon; // there will be some behind the next token, supposedly: its step waits for them
 } Guesses;
 
-static Status begin_drafts(Loop *l, Error *error) {
+// Without memory for it nothing is guessed.
+static void begin_drafts(Loop *l) {
     Conversation *c = l->c;
     const int most = c->settings.drafts;
-    if (most < 1 || engine_cannot_draft(c->engine)) return STATUS_OK;
-    Status status = c->drafts ? STATUS_OK : drafts_open(engine_context_size(c->engine), &c->drafts, error);
-    if (status) return status;
+    Error ignored;
+    if (most < 1 || engine_cannot_draft(c->engine)) return;
+    if (!c->drafts && drafts_open(engine_context_size(c->engine), &c->drafts, &ignored)) return;
     const DraftCosts costs = drafts_costs(c->engine, most);
     drafts_begin(c->drafts, &costs, most);
     if (c->guesser) guesser_begin(c->guesser, &costs, most, engine_step_seconds(c->engine, 1));
     l->drafts = c->drafts, l->guesser = c->guesser;
-    return STATUS_OK;
 }
 
 // What the other model says, into g.
@@ -111,11 +111,10 @@ static Status draw_guessed(const Loop *l, Guesses *g, Error *error) {
     int32_t ids[DRAFTS_MOST + 1];
     int n;
     bool moved;
-    Status status = reply_guessed_params(l->reply, &g->n, params, error);
-    if (status) return status;
-    if (g->n == 0) return draw(l, error);
+    Error ignored;
+    if (reply_guessed_params(l->reply, &g->n, params, &ignored) || g->n == 0) return draw(l, error);
     if (session_interrupted(session)) return STATUS_INTERRUPTED;
-    status = session_draw_guessed(session, g->n, params, ids, &n, error);
+    Status status = session_draw_guessed(session, g->n, params, ids, &n, error);
     if (status) return status;
     drafts_drawn(l->drafts, ids, n);
     if (g->by_guesser) guesser_learn(l->guesser, g->n, n - 1);
@@ -126,7 +125,8 @@ static Status draw_guessed(const Loop *l, Guesses *g, Error *error) {
 
 static Status make_reply(Loop *l, Error *error) {
     Session *session = l->c->session;
-    Status status = begin_drafts(l, error);
+    Status status = STATUS_OK;
+    begin_drafts(l);
     while (!status && !reply_finished(l->reply)) {
         const bool decoding = reply_was_read(l->reply) && session_decodes(session);
         Guesses guesses = {0};
