@@ -69,9 +69,13 @@ static int64_t left_for_cache(Engine *engine, const BackendOptions *backend, int
     return by_device < by_host ? by_device : by_host;
 }
 
+static bool is_host(const Backend *b) {
+    return strcmp(b->ops->name, ops_cpu()->name) == 0;
+}
+
 // Of the host's memory, that another engine will come to touch.
 static int64_t promised(const Engine *other) {
-    if (!other || other->backend->ops != ops_cpu()) return 0;
+    if (!other || !is_host(other->backend)) return 0;
     return other->memory.weights + other->memory.cache + other->memory.scratch;
 }
 
@@ -83,7 +87,7 @@ static void count_weights(Engine *engine, const Engine *beside) {
     int64_t total = 0, bytes[SPLIT_SIDES];
     *m = (EngineMemory){.n_layers = model->shape.n_layers};
     b->ops->memory(b, &total, &m->available);
-    if (b->ops == ops_cpu()) m->available -= promised(beside);
+    if (is_host(b)) m->available -= promised(beside);
     if (!host) {
         m->weights = b->ops->weight_bytes ? b->ops->weight_bytes(b, model->layers, &model->head)
                                           : model_weight_bytes(model);

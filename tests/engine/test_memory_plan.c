@@ -116,8 +116,62 @@ static void a_context_that_can_be_allocated_is_named(void **state) {
     engine_close(engine);
 }
 
+// What another engine was promised is not free, touched or not.
+static void another_engine_keeps_its_memory(void **state) {
+    (void)state;
+    EngineOptions options = {.model = "tests/golden/babbler",
+                             .device = "cpu",
+                             .n_threads = 1,
+                             .context_size = 64,
+                             .cache = cache_options(DTYPE_F32),
+                             .chunk = 16};
+    Engine *engine, *other;
+    assert_ok(engine_open(&options, &other, &error), &error);
+    assert_ok(engine_open(&options, &engine, &error), &error);
+    const Ops *plain = engine->backend->ops;
+    Ops wrapped = *plain;
+    wrapped.memory = little_memory;
+    engine->backend->ops = &wrapped;
+    free_bytes = 1 << 26;
+    assert_ok(plan(engine, &options, 64), &error);
+    assert_int_equal(engine->memory.available, free_bytes);
+    options.beside = other;
+    const EngineMemory theirs = engine_memory(other);
+    assert_ok(plan(engine, &options, 64), &error);
+    assert_int_equal(engine->memory.available, free_bytes - theirs.weights - theirs.cache - theirs.scratch);
+    assert_true(theirs.cache > 0);
+    free_bytes = theirs.weights + theirs.cache + theirs.scratch; // which is what it takes itself
+    assert_int_equal(plan(engine, &options, 64), STATUS_MEMORY);
+    engine->backend->ops = plain;
+    engine_close(engine);
+    engine_close(other);
+}
+
+// A guesser's: as long as is wanted, and no longer than it is good for.
+static void a_context_has_its_most(void **state) {
+    (void)state;
+    static const struct {
+        int size, most, expected; // the model is made for 1024
+    } CASES[] = {{0, 0, 1024}, {0, 40, 40}, {0, 4096, 1024}, {100, 40, 40}, {30, 40, 30}, {2048, 4096, 1024}};
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+        const EngineOptions options = {.model = "tests/golden/babbler",
+                                       .device = "cpu",
+                                       .n_threads = 1,
+                                       .context_size = CASES[i].size,
+                                       .context_most = CASES[i].most,
+                                       .cache = cache_options(DTYPE_F32),
+                                       .chunk = 16};
+        Engine *engine;
+        assert_ok(engine_open(&options, &engine, &error), &error);
+        assert_int_equal(engine_context_size(engine), CASES[i].expected);
+        engine_close(engine);
+    }
+}
+
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(another_engine_keeps_its_memory),
+        cmocka_unit_test(a_context_has_its_most),
         cmocka_unit_test(a_context_that_fits_is_named),
         cmocka_unit_test(a_context_that_can_be_allocated_is_named),
     };
