@@ -163,7 +163,7 @@ static Status open_other(Chat *other, Error *error) {
     if (!status) status = chat_model_open(other, error);
     Error without;
     if (!status && chat_model_take_guesser(other, &without))
-        screen_warn(other->screen, "[%s]", without.message);
+        screen_warn(other->screen, "[%s: the talk goes on without it]", without.message);
     if (!status) status = chat_settings_apply(other, error);
     if (!status) status = chat_model_check(other, other->transcript, error);
     if (status) {

@@ -61,7 +61,7 @@ Status conversation_set_guesser(Conversation *c, Engine *engine, Error *error) {
 }
 
 bool conversation_guesser_may_pay(const Conversation *c) {
-    const DraftCosts costs = drafts_costs(c->engine, DRAFTS_MOST);
+    const DraftCosts costs = drafts_costs(c->engine);
     return c->guesser && guesser_may_pay(c->guesser, &costs, DRAFTS_MOST, engine_step_seconds(c->engine, 1));
 }
 

@@ -44,11 +44,10 @@ void drafts_close(Drafts *d) {
     free(d);
 }
 
-DraftCosts drafts_costs(const Engine *engine, int most) {
+DraftCosts drafts_costs(const Engine *engine) {
     const double one = engine_step_seconds(engine, 1);
-    DraftCosts costs = {0};
+    DraftCosts costs = {.again = !engine_takes_back(engine)};
     for (int i = 0; i <= DRAFTS_MOST; i++) costs.of[i] = engine_step_seconds(engine, i + 1) / one;
-    if (!engine_takes_back(engine)) costs.again = costs.of[most / 2 + 1] - 1;
     return costs;
 }
 
@@ -81,7 +80,9 @@ int drafts_worth(const DraftCosts *costs, int pending, const double *probable, i
     for (int i = 1; i <= n; i++) {
         all_right *= probable[i - 1];
         tokens += all_right;
-        const double gain = tokens / (costs->of[pending - 1 + i] + (1 - all_right) * costs->again);
+        // Half of them were right, as a rule, where not all are.
+        const double more = costs->again ? costs->of[(i + 1) / 2] - costs->of[0] : 0;
+        const double gain = tokens / (costs->of[pending - 1 + i] + (1 - all_right) * more);
         if (gain > best) best = gain, worth = i;
     }
     return worth;

@@ -26,12 +26,12 @@ void drafts_close(Drafts *drafts); // NULL is fine
 // What steps cost, in steps of one token.
 typedef struct DraftCosts {
     double of[DRAFTS_MOST + 1]; // of 1, 2, … tokens
-    double again;               // more where a guess was wrong: what was right is evaluated again
+    bool again; // what was right of a step that was wrong is evaluated again with the next token
 } DraftCosts;
 
-// An engine's, which can check some, for at most so many guesses at once.
+// An engine's, which can check some.
 struct Engine;
-DraftCosts drafts_costs(const struct Engine *engine, int most);
+DraftCosts drafts_costs(const struct Engine *engine);
 
 // A reply begins. most <= DRAFTS_MOST.
 void drafts_begin(Drafts *drafts, const DraftCosts *costs, int most);

@@ -7,9 +7,8 @@
 #include <string.h>
 
 // What is taken to be right before anything was seen, and for how many guesses that counts.
-static const double SHARE = 0.7, BEFOREHAND = 6;
+static const double SHARE = 0.8, BEFOREHAND = 4;
 static const double MOST_SEEN = 64; // then older ones count half
-static const double BEST = 0.95;    // of a small model that is nearly as good
 
 struct Guesser {
     Engine *engine;
@@ -91,7 +90,7 @@ bool guesser_may_pay(const Guesser *g, const DraftCosts *costs, int most, double
     Guesser asked = *g;
     asked.costs = *costs;
     asked.cost = engine_step_seconds(g->engine, 1) / step_seconds;
-    return worth(&asked, BEST, 1, most) > 0;
+    return worth(&asked, SHARE, 1, most) > 0;
 }
 
 int guesser_worth(const Guesser *g, const Session *session, int room) {

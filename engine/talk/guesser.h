@@ -17,7 +17,7 @@ const Engine *guesser_engine(const Guesser *guesser);
 // A reply begins: it is asked at first, whatever came of it before. costs as drafts_begin() has them, in steps of the model that
 // take so many seconds.
 void guesser_begin(Guesser *guesser, const DraftCosts *costs, int most, double step_seconds);
-// Whether it could be worth asking at all; arguments as of guesser_begin().
+// Whether it is worth asking at a reply's beginning, without which it never will be; arguments as of guesser_begin().
 bool guesser_may_pay(const Guesser *guesser, const DraftCosts *costs, int most, double step_seconds);
 // How many tokens it is worth to guess behind a session's log, at most `room`; 0: none.
 int guesser_worth(const Guesser *guesser, const Session *session, int room);

@@ -34,7 +34,7 @@ static void begin_drafts(Loop *l) {
     Error ignored;
     if (most < 1 || engine_cannot_draft(c->engine)) return;
     if (!c->drafts && drafts_open(engine_context_size(c->engine), &c->drafts, &ignored)) return;
-    const DraftCosts costs = drafts_costs(c->engine, most);
+    const DraftCosts costs = drafts_costs(c->engine);
     drafts_begin(c->drafts, &costs, most);
     if (c->guesser) guesser_begin(c->guesser, &costs, most, engine_step_seconds(c->engine, 1));
     l->drafts = c->drafts, l->guesser = c->guesser;
