@@ -158,7 +158,8 @@ bool kv_branch_drop(KvCache *cache);
 //
 // What a text has left in them, at the lengths that its sequence's marks name. A step reads one state and writes another, so
 // that a sequence can be taken back by its last step, and forked where it stands. Of steps of one token, and of a reply's,
-// only the last two are kept; where a step of several begins and ends, which is where a turn begins and where a reply does, it stays, until there
+// only the last two are kept; where a step of several begins and ends, which is where a turn begins and where a reply does, it
+// stays, until there
 // are more than cache.kept_marks. What lies between is read again from the last mark before it.
 
 // How many states a cache for n sequences has, and most marks that one of them keeps.

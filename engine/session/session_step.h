@@ -35,7 +35,8 @@ int session_most_drafts(const Session *session);
 void session_guess(Session *session, int i, int32_t id);
 // Evaluates what is pending and the n tokens that were guessed, and draws behind each as far as they are right, with params
 // [n + 1]: tokens [*n_drawn], at least one, of which all but the last are the log's now, and cached where the engine takes
-// tokens back; the last is for session_push(). After a failure log and cache are as they were, but for what was pending. STATUS_CONTEXT: no page is left.
+// tokens back; the last is for session_push(). After a failure log and cache are as they were, but for what was pending.
+// STATUS_CONTEXT: no page is left.
 Status session_draw_guessed(Session *session, int n, const SampleParams *params, int32_t *tokens,
                             int *n_drawn, Error *error);
 // Drops the log's tokens from `length` >= 1 on; the last of the others is pending, as if it had just been drawn.

@@ -62,7 +62,7 @@ Status conversation_set_guesser(Conversation *c, Engine *engine, Error *error) {
 
 bool conversation_guesser_may_pay(const Conversation *c) {
     const DraftCosts costs = drafts_costs(c->engine);
-    return c->guesser && guesser_may_pay(c->guesser, &costs, DRAFTS_MOST, engine_step_seconds(c->engine, 1));
+    return c->guesser && guesser_may_pay(c->guesser, &costs, DRAFTS_MOST);
 }
 
 const Engine *conversation_guesser(const Conversation *c) {

@@ -20,7 +20,7 @@ struct Drafts {
     Lookup *lookup;
     DraftCosts costs;
     int most;
-    double right[LENGTHS], seen[LENGTHS];
+    DraftRate rates[LENGTHS];
     int match;                    // of the guess in hand
     int n;                        // its tokens, checked or not; 0: there is none
     int32_t ids[DRAFTS_MOST + 1]; // [n]
@@ -45,22 +45,27 @@ void drafts_close(Drafts *d) {
 }
 
 DraftCosts drafts_costs(const Engine *engine) {
-    const double one = engine_step_seconds(engine, 1);
-    DraftCosts costs = {.again = !engine_takes_back(engine)};
-    for (int i = 0; i <= DRAFTS_MOST; i++) costs.of[i] = engine_step_seconds(engine, i + 1) / one;
+    DraftCosts costs = {.one = engine_step_seconds(engine, 1), .again = !engine_takes_back(engine)};
+    for (int i = 0; i <= DRAFTS_MOST; i++) costs.of[i] = engine_step_seconds(engine, i + 1) / costs.one;
     return costs;
 }
 
 void drafts_begin(Drafts *d, const DraftCosts *costs, int most) {
     d->costs = *costs;
     d->most = most;
-    for (int i = 0; i < LENGTHS; i++) d->seen[i] = BEFOREHAND, d->right[i] = BEFOREHAND * KINDS[i].share;
+    for (int i = 0; i < LENGTHS; i++) d->rates[i] = (DraftRate){BEFOREHAND * KINDS[i].share, BEFOREHAND};
     drafts_forget(d);
 }
 
 void drafts_forget(Drafts *d) {
     lookup_clear(d->lookup);
     d->n = 0;
+}
+
+void draft_rate_learn(DraftRate *rate, int right, int seen) {
+    rate->right += right;
+    rate->seen += seen;
+    if (rate->seen > MOST_SEEN) rate->seen /= 2, rate->right /= 2;
 }
 
 static int kind_of(int match) {
@@ -70,8 +75,8 @@ static int kind_of(int match) {
 }
 
 static double share_of(const Drafts *d, int match) {
-    const int kind = kind_of(match);
-    return d->right[kind] / d->seen[kind];
+    const DraftRate *rate = &d->rates[kind_of(match)];
+    return rate->right / rate->seen;
 }
 
 int drafts_worth(const DraftCosts *costs, int pending, const double *probable, int n) {
@@ -108,11 +113,8 @@ DraftPlan drafts_plan(Drafts *d, const int32_t *text, int64_t n, int pending, in
 
 void drafts_drawn(Drafts *d, const int32_t *ids, int n) {
     for (int i = 0; i < n && i < d->n; i++) {
-        const int kind = kind_of(d->match + i);
         const bool right = ids[i] == d->ids[i];
-        d->seen[kind]++;
-        d->right[kind] += right;
-        if (d->seen[kind] > MOST_SEEN) d->seen[kind] /= 2, d->right[kind] /= 2;
+        draft_rate_learn(&d->rates[kind_of(d->match + i)], right, 1);
         if (!right) break;
     }
     d->n = 0;

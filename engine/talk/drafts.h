@@ -23,8 +23,9 @@ typedef struct Drafts Drafts;
 Status drafts_open(int64_t most_tokens, Drafts **drafts, Error *error);
 void drafts_close(Drafts *drafts); // NULL is fine
 
-// What steps cost, in steps of one token.
+// What steps cost, in steps of one token, which takes about so many seconds.
 typedef struct DraftCosts {
+    double one;
     double of[DRAFTS_MOST + 1]; // of 1, 2, … tokens
     bool again; // what was right of a step that was wrong is evaluated again with the next token
 } DraftCosts;
@@ -43,6 +44,12 @@ typedef struct DraftPlan {
     const int32_t *ids; // [n], the drafts'
     bool soon;          // there are none yet, but there will be if the next token is what is guessed
 } DraftPlan;
+
+// How many guesses of a kind were right, of those seen; the older ones count less.
+typedef struct DraftRate {
+    double right, seen;
+} DraftRate;
+void draft_rate_learn(DraftRate *rate, int right, int seen);
 
 // Of guesses of which the i-th is right with this probability once those before it are, how many of n bring the most tokens in
 // the time, behind `pending` >= 1 tokens that are evaluated anyway, pending + n <= DRAFTS_MOST + 1; 0: none are worth it.

@@ -8,7 +8,6 @@
 
 // What is taken to be right before anything was seen, and for how many guesses that counts.
 static const double SHARE = 0.8, BEFOREHAND = 4;
-static const double MOST_SEEN = 64; // then older ones count half
 
 struct Guesser {
     Engine *engine;
@@ -16,7 +15,7 @@ struct Guesser {
     DraftCosts costs; // of steps of the model
     double cost;      // of a guess, likewise
     int most;
-    double right, seen;
+    DraftRate rate;
     bool failed;
     Error failure;
 };
@@ -66,12 +65,12 @@ const Engine *guesser_engine(const Guesser *g) {
     return g->engine;
 }
 
-void guesser_begin(Guesser *g, const DraftCosts *costs, int most, double step_seconds) {
+void guesser_begin(Guesser *g, const DraftCosts *costs, int most) {
     Error error;
     g->costs = *costs;
     g->most = most;
-    g->cost = engine_step_seconds(g->engine, 1) / step_seconds;
-    g->seen = BEFOREHAND, g->right = BEFOREHAND * SHARE;
+    g->cost = engine_step_seconds(g->engine, 1) / costs->one;
+    g->rate = (DraftRate){BEFOREHAND * SHARE, BEFOREHAND};
     if (g->failure.status != STATUS_FATAL) g->failed = false; // another text, perhaps
     if (!g->failed && engine_check_files(g->engine, &error)) guesser_give_up(g, &error);
 }
@@ -86,10 +85,10 @@ static int worth(const Guesser *g, double share, int pending, int most) {
     return drafts_worth(&costs, pending, probable, most);
 }
 
-bool guesser_may_pay(const Guesser *g, const DraftCosts *costs, int most, double step_seconds) {
+bool guesser_may_pay(const Guesser *g, const DraftCosts *costs, int most) {
     Guesser asked = *g;
     asked.costs = *costs;
-    asked.cost = engine_step_seconds(g->engine, 1) / step_seconds;
+    asked.cost = engine_step_seconds(g->engine, 1) / costs->one;
     return worth(&asked, SHARE, 1, most) > 0;
 }
 
@@ -97,7 +96,8 @@ int guesser_worth(const Guesser *g, const Session *session, int room) {
     const int64_t left = engine_context_size(g->engine) - session_length(session) - 1;
     const int most = room < g->most ? room : g->most;
     if (g->failed || left < 1) return 0;
-    return worth(g, g->right / g->seen, (int)session_pending(session), left < most ? (int)left : most);
+    return worth(g, g->rate.right / g->rate.seen, (int)session_pending(session),
+                 left < most ? (int)left : most);
 }
 
 Status guesser_follow(Guesser *g, const Session *session, Error *error) {
@@ -111,9 +111,7 @@ Status guesser_guess(Guesser *g, const SampleParams *params, bool last, int32_t 
 }
 
 void guesser_learn(Guesser *g, int n_guessed, int n_right) {
-    g->right += n_right;
-    g->seen += n_right < n_guessed ? n_right + 1 : n_right;
-    if (g->seen > MOST_SEEN) g->seen /= 2, g->right /= 2;
+    draft_rate_learn(&g->rate, n_right, n_right < n_guessed ? n_right + 1 : n_right);
 }
 
 void guesser_give_up(Guesser *g, const Error *error) {

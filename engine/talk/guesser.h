@@ -14,11 +14,10 @@ Status guesser_open(Engine *engine, const Engine *of, Guesser **guesser, Error *
 void guesser_close(Guesser *guesser); // NULL is fine
 const Engine *guesser_engine(const Guesser *guesser);
 
-// A reply begins: it is asked at first, whatever came of it before. costs as drafts_begin() has them, in steps of the model that
-// take so many seconds.
-void guesser_begin(Guesser *guesser, const DraftCosts *costs, int most, double step_seconds);
+// A reply begins: it is asked at first, whatever came of it before. Arguments as drafts_begin()'s.
+void guesser_begin(Guesser *guesser, const DraftCosts *costs, int most);
 // Whether it is worth asking at a reply's beginning, without which it never will be; arguments as of guesser_begin().
-bool guesser_may_pay(const Guesser *guesser, const DraftCosts *costs, int most, double step_seconds);
+bool guesser_may_pay(const Guesser *guesser, const DraftCosts *costs, int most);
 // How many tokens it is worth to guess behind a session's log, at most `room`; 0: none.
 int guesser_worth(const Guesser *guesser, const Session *session, int room);
 // Its session's log becomes that of the session.

@@ -140,8 +140,13 @@ bool reply_was_read(const Reply *r) {
     return r->was_read;
 }
 
-void reply_params(Reply *r, SampleParams *params) {
+void reply_params_behind(Reply *r, int i, SampleParams *params) {
     const Conversation *c = r->conversation;
+    sampler_params(c->sampler, session_tokens(c->session), session_length(c->session) + i,
+                   c->settings.position + (uint64_t)i, params);
+}
+
+void reply_params(Reply *r, SampleParams *params) {
     if (r->made_room) {
         double reading = clock_seconds() - r->event_start - r->event_seconds;
         double share = r->event_read > 0 ? (double)r->event.n_evaluated / (double)r->event_read : 0;
@@ -150,8 +155,7 @@ void reply_params(Reply *r, SampleParams *params) {
         r->made_room = false;
     }
     r->was_read = true;
-    sampler_params(c->sampler, session_tokens(c->session), session_length(c->session), c->settings.position,
-                   params);
+    reply_params_behind(r, 0, params);
     params->allowed = r->allowed;
 }
 
@@ -160,20 +164,20 @@ int reply_most_guesses(const Reply *r) {
     return most == 0 || most - r->report->n_reply > INT_MAX ? INT_MAX : (int)(most - r->report->n_reply - 1);
 }
 
-void reply_params_behind(Reply *r, int i, SampleParams *params) {
-    const Conversation *c = r->conversation;
-    sampler_params(c->sampler, session_tokens(c->session), session_length(c->session) + i,
-                   c->settings.position + (uint64_t)i, params);
+// One of the settings' grammar, at its beginning.
+static Status open_any_matcher(const Conversation *c, Matcher **matcher, Error *error) {
+    Vocabulary *vocabulary;
+    int n_ends;
+    const int32_t *ends = sampler_ends(c->sampler, &n_ends);
+    Status status = engine_vocabulary(c->engine, &vocabulary, error);
+    return status ? status : matcher_open(c->settings.grammar, vocabulary, ends, n_ends, matcher, error);
 }
 
 // Room for what may come behind each of n guesses, as many words of a mask each, and who finds it.
 static Status open_scout(Reply *r, int n, size_t *words, Error *error) {
     Vocabulary *vocabulary;
-    int n_ends;
-    const int32_t *ends = sampler_ends(r->conversation->sampler, &n_ends);
-    Status status = engine_vocabulary(r->conversation->engine, &vocabulary, error);
-    if (!status && !r->scout)
-        status = matcher_open(r->conversation->settings.grammar, vocabulary, ends, n_ends, &r->scout, error);
+    Status status = r->scout ? STATUS_OK : open_any_matcher(r->conversation, &r->scout, error);
+    if (!status) status = engine_vocabulary(r->conversation->engine, &vocabulary, error);
     if (status) return status;
     *words = vocabulary_words(vocabulary);
     if (n <= r->n_scouted) return STATUS_OK;
@@ -362,15 +366,11 @@ static Status open_stops(Conversation *c, StopMatcher **stops, Error *error) {
 static Status open_matcher(Reply *r, Error *error) {
     Conversation *c = r->conversation;
     const Message *m = reply_message(r);
-    Vocabulary *vocabulary;
-    int n_ends;
     if (!c->settings.grammar) return STATUS_OK;
     if (c->settings.sampler.ignore_eos)
         return error_set(error, STATUS_USAGE,
                          "a grammar's reply ends with an end token, which ignore_eos bans");
-    Status status = engine_vocabulary(c->engine, &vocabulary, error);
-    const int32_t *ends = sampler_ends(c->sampler, &n_ends);
-    if (!status) status = matcher_open(c->settings.grammar, vocabulary, ends, n_ends, &r->matcher, error);
+    Status status = open_any_matcher(c, &r->matcher, error);
     if (!status && matcher_accept(r->matcher, m->text, m->size, error))
         return error_prefix(error, "the reply so far does not fit the grammar: ");
     return status ? status : matcher_mask(r->matcher, r->previous, &r->allowed, error);

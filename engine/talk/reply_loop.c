@@ -19,10 +19,9 @@ typedef struct Loop {
     Guesser *guesser; // NULL: no model guesses
 } Loop;
 
-// Tokens that are guessed, if any.
+// Tokens that are guessed, if any: they stand behind the session's log.
 typedef struct Guesses {
     int n;
-    int32_t ids[DRAFTS_MOST];
     bool by_guesser;
     bool soon; // there will be some behind the next token, supposedly: its step waits for them
 } Guesses;
@@ -36,7 +35,7 @@ static void begin_drafts(Loop *l) {
     if (!c->drafts && drafts_open(engine_context_size(c->engine), &c->drafts, &ignored)) return;
     const DraftCosts costs = drafts_costs(c->engine);
     drafts_begin(c->drafts, &costs, most);
-    if (c->guesser) guesser_begin(c->guesser, &costs, most, engine_step_seconds(c->engine, 1));
+    if (c->guesser) guesser_begin(c->guesser, &costs, most);
     l->drafts = c->drafts, l->guesser = c->guesser;
 }
 
@@ -52,8 +51,7 @@ static Status follow_guesser(const Loop *l, int n, Guesses *g, Error *error) {
         if (session_interrupted(session)) return STATUS_INTERRUPTED;
         status = guesser_guess(l->guesser, &params, g->n + 1 == n, &id, error);
         if (status || id >= vocab) break; // rows behind the vocabulary are each model's own
-        session_guess(session, g->n, id);
-        g->ids[g->n++] = id;
+        session_guess(session, g->n++, id);
     }
     return status;
 }
@@ -81,10 +79,7 @@ static Status guess(const Loop *l, Guesses *g) {
     g->soon = plan.soon || plan.n > 0;
     if (plan.n == 0 && l->guesser) return ask_guesser(l, room, g);
     if (session_is_ahead(session)) return STATUS_OK;
-    for (; g->n < plan.n; g->n++) {
-        session_guess(session, g->n, plan.ids[g->n]);
-        g->ids[g->n] = plan.ids[g->n];
-    }
+    for (; g->n < plan.n; g->n++) session_guess(session, g->n, plan.ids[g->n]);
     return STATUS_OK;
 }
 

@@ -61,7 +61,7 @@ static void the_longest_match_is_found_and_the_newest_of_those(void **state) {
 // ---- how many are worth it ------------------------------------------------------------------------------------------
 
 static const DraftCosts COSTS = {
-    {1, 1.5, 1.5, 1.5, 1.6, 1.6, 1.6, 1.6, 1.7, 1.7, 1.7, 1.8, 1.8, 1.8, 1.9, 1.9}, false};
+    1, {1, 1.5, 1.5, 1.5, 1.6, 1.6, 1.6, 1.6, 1.7, 1.7, 1.7, 1.8, 1.8, 1.8, 1.9, 1.9}, false};
 
 typedef struct Course {
     double cost; // of all steps
