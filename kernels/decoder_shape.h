@@ -64,6 +64,7 @@ typedef struct Experts {
     float jitter;                  // of SparseMixer
     int n_groups, n_active_groups; // n_groups 0 or 1: none
     bool groups_by_best;
+    // Behind them and the shared one there may be a norm: x += norm(shared(h) + Σ w[e]·expert_e(h); ffn_post_norm).
     // Experts beside a dense part, which is the shared one's (Gemma 4). The router and the experts have norms of their own:
     // r = router·(norm(x; router_norm)/√hidden_size), h' = norm(x; expert_norm), and with w[e] times expert_scale[e]
     //   x += norm(norm(shared(h); shared_post_norm) + norm(Σ w[e]·expert_e(h'); expert_post_norm); ffn_post_norm)
@@ -224,7 +225,9 @@ typedef struct DecoderShape {
     Fp8Inputs fp8_inputs;
     bool orders_inputs; // a matrix has an order of columns
     int output_rows; // of the output matrix, where a backend has a part of it (kernels/shards); 0: vocab_size
-    bool adds_shares; // likewise: out and down add shares, whose norms come when all of them are added up
+    bool adds_shares;     // likewise: out and down add shares, whose norms come when all of them are added up
+    bool gates_attention; // layers that attend may have LayerWeights.attn_gate
+    bool norms_experts;   // layers of experts may have ffn_post_norm, behind them and the shared one
 } DecoderShape;
 
 // Rows of HeadWeights.output, and of logits that logits() gives.

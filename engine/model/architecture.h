@@ -10,6 +10,7 @@ typedef enum WindowRule {
     WINDOW_EVERY_LAYER,
     WINDOW_UPPER_LAYERS, // only with use_sliding_window; those of layer_types, else from max_window_layers on
     WINDOW_PERIODIC,     // those of layer_types, else all but every period-th
+    WINDOW_LISTED,       // those of layer_types, else none
     WINDOW_CHUNKS, // none slides: layers see chunks of attention_chunk_size; those of layer_types, else those that turn
 } WindowRule;
 
@@ -21,9 +22,16 @@ typedef enum RopeRule {
     ROPE_IN_WINDOWS_IF_ANY, // the same, where the files say how long a window is
     ROPE_LISTED, // no_rope_layers says 0 of those that turn nothing, else every no_rope_layer_interval-th
     ROPE_NEVER,  // no layer turns anything
+    // layer_rope_theta says the base of those that turn, and 0 of others; without it, and in GGUF without
+    // attention.rope_pattern, all do.
+    ROPE_BY_BASES,
     // All or none: position_embedding_type says "rope" where they turn, GGUF's rope.scaling.finetuned not that they do not.
     ROPE_SWITCHED,
 } RopeRule;
+
+// Whose positions pairs of a head turn by, where a token has several: those of the first, second and third section one after the
+// other again and again, or first all of the first section.
+typedef enum SectionRule { SECTIONS_NONE, SECTIONS_IN_TURN, SECTIONS_IN_BLOCKS } SectionRule;
 
 // The parts of a model that have a weight, and perhaps a bias.
 typedef enum Module {
@@ -34,6 +42,7 @@ typedef enum Module {
     MODULE_QKV, // all three in one
     MODULE_Q_NORM,
     MODULE_K_NORM,
+    MODULE_ATTN_GATE, // of what attention gives, where it is apart from the queries
     MODULE_O,
     MODULE_ATTN_POST_NORM, // of what attention adds
     MODULE_FFN_NORM,
@@ -130,6 +139,7 @@ typedef struct ExpertNames {
     // The two are [n, hidden_size, 2·size], each gate beside its up, or with `halves` all gates before all ups, and
     // [n, size, hidden_size]; "_bias" behind their names are biases.
     bool transposed, halves;
+    bool either_way; // transposed or not, as their sizes say
 } ExpertNames;
 
 // Which layers have experts, as config.json says.
@@ -137,7 +147,7 @@ typedef enum ExpertLayers {
     EXPERTS_IN_ALL,
     EXPERTS_SPARSE,       // by mlp_only_layers and decoder_sparse_step
     EXPERTS_BEHIND_DENSE, // from first_k_dense_replace on
-    EXPERTS_BY_TYPES,     // those that mlp_layer_types calls sparse, else all but the first
+    EXPERTS_BY_TYPES,     // those that mlp_layer_types calls sparse, else as EXPERTS_BEHIND_DENSE
     EXPERTS_WITHIN,       // from moe_layer_start_index to moe_layer_end_index, every moe_layer_interval-th
     EXPERTS_LISTED,       // those of moe_layers, else every interleave_moe_layer_step-th
     EXPERTS_ALONE,        // those that are experts alone (Architecture.one_part), if any is
@@ -163,8 +173,9 @@ typedef struct ExpertRules {
     // that of what the dense part gives, of what the experts give, and of the numbers that multiply their weights.
     const char *beside[5];
     ExpertLayers layers;
-    int dense; // of EXPERTS_BEHIND_DENSE, layers before those with experts where config.json does not say
+    int dense; // of either of these, layers before those with experts where config.json does not say
     bool scale_key, groups; // routed_scaling_factor means something; n_group and topk_group do
+    double scale;           // without that key; 0: 1
     bool groups_named;      // the latter two only where topk_method says so
     RouterScore score;
     double jitter; // of SparseMixer; without router_jitter_noise, which says it
@@ -182,6 +193,8 @@ typedef struct Architecture {
     // model_type of a config.json whose text_config is of this architecture, beside parts that do not write text; NULL:
     // none.
     const char *whole;
+    bool
+        parts_beside; // its config.json has the numbers of such parts beside those of text, without a text_config
     // Several rows may be of one name: the first whose conditions hold is meant. In config.json values of keys, absent ones
     // being 0, a key that is there, and one that is not; in GGUF a tensor that is there; NULL: no condition.
     struct {
@@ -208,7 +221,7 @@ typedef struct Architecture {
         bool both;               // the class takes either, or shapes of weights prove it; else its own alone
     } aliases[12];               // those that differ; NULL ends them
     Fixed fixed[16];
-    const char *ignored[24]; // keys of config.json that its class takes and that weights or nothing decide
+    const char *ignored[40]; // keys of config.json that its class takes and that weights or nothing decide
     const char *ignored_rope[2]; // the same within rope_scaling and rope_parameters
     const char *ignored_gguf[5]; // the same of GGUF's keys
     // How names of tensors end that are no weights: masks that old files were saved with.
@@ -288,11 +301,17 @@ typedef struct Architecture {
     int position_offset;         // rows of learned positions before the first
     RopeKind hf_rope, gguf_rope; // GGUF's converter permutes LLaMA's Q and K to interleaved pairs
     WindowRule window_rule;
-    int window_period; // of WINDOW_PERIODIC
+    int window_period;  // of WINDOW_PERIODIC
+    bool window_behind; // the first layer of a period has none, not the last
+    // WINDOW_UPPER_LAYERS without use_sliding_window, from this layer on where max_window_layers is absent; 0: only with it.
+    int unasked_window_layers;
     RopeRule rope_rule;
+    SectionRule sections;
+    bool rotary_dim_key;                      // files may say the part that turns in elements (rotary_dim)
     double default_base, default_window_base; // of the rope, and of ROPE_BY_WINDOW; 0: 10000, and the same
     Scales scales;
-    bool embedding_root; // embeddings are multiplied by the root of the hidden size
+    bool embedding_root;            // embeddings are multiplied by the root of the hidden size
+    const char *embedding_root_key; // in config.json only where this says so; NULL: always
     int gguf_wide_layers; // of so many layers, GGUF's scores go by hidden size / heads instead of the head size
     bool windows_alike;   // of every layer, whatever layer_types says
     int64_t default_context, default_window, default_chunk;

@@ -40,10 +40,12 @@ typedef struct GenerationDefault {
 } GenerationDefault;
 
 // What multiplies norms, taps and w_decay of layers as they are read, scores, and what a state space gives; ffn_norm 0: nothing is.
+// Or post_norms: the norms of what parts add, which are then all; 0: they are not.
 typedef struct Multipliers {
     double attention_norm, state_norm, ffn_norm;
     double queries, keys, values, decay; // of a state space's taps, and of w_decay
     double scores, state;
+    double post_norms;
 } Multipliers;
 
 typedef struct Model {

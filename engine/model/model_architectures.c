@@ -6,6 +6,7 @@
 #include "engine/model/architectures/architectures.h"
 #include "engine/model/model_internal.h"
 #include "engine/model/config/param.h"
+#include "kernels/base/text/nearest.h"
 #include "kernels/base/text/text.h"
 
 #include <ctype.h>
@@ -21,6 +22,7 @@ const char *const GGUF_MODULES[N_MODULES] = {
     [MODULE_QKV] = "attn_qkv",
     [MODULE_Q_NORM] = "attn_q_norm",
     [MODULE_K_NORM] = "attn_k_norm",
+    [MODULE_ATTN_GATE] = "attn_gate",
     [MODULE_O] = "attn_output",
     [MODULE_ATTN_POST_NORM] = "post_attention_norm",
     [MODULE_FFN_NORM] = "ffn_norm",
@@ -65,9 +67,11 @@ const char *const GGUF_MODULES[N_MODULES] = {
 };
 
 static const ArchitectureFamily *const FAMILIES[] = {
-    &architectures_llama,       &architectures_experts,    &architectures_latent,     &architectures_gemma,
-    &architectures_post_norm,   &architectures_layer_norm, &architectures_first,      &architectures_gpt,
-    &architectures_convolution, &architectures_delta,      &architectures_state_space};
+    &architectures_llama, &architectures_experts,     &architectures_latent,
+    &architectures_gemma, &architectures_post_norm,   &architectures_layer_norm,
+    &architectures_first, &architectures_gpt,         &architectures_convolution,
+    &architectures_delta, &architectures_state_space, &architectures_sigmoid_experts,
+    &architectures_vision};
 
 enum { N_FAMILIES = sizeof FAMILIES / sizeof *FAMILIES };
 
@@ -146,9 +150,39 @@ static bool mixes_experts(const ParamSource *source, const char *architecture) {
     return experts && experts->number > 0;
 }
 
+const Architecture *model_architecture_at(int i) {
+    for (int f = 0; f < N_FAMILIES; i -= FAMILIES[f++]->n)
+        if (i < FAMILIES[f]->n) return &FAMILIES[f]->rows[i];
+    return NULL;
+}
+
+// Many are known under several names; the nearest one says whether the file is of a newer version or of another kind.
+static Status refuse_name(const ParamSource *source, const char *name, Error *error) {
+    enum { MOST = 256 };
+    const bool is_gguf = !source->config;
+    const char *key = is_gguf ? "general.architecture" : "model_type", *names[MOST];
+    size_t n = 0;
+    for (int i = 0; n < MOST && model_architecture_at(i); i++) {
+        const Architecture *a = model_architecture_at(i);
+        const char *called = is_gguf ? a->gguf : a->name;
+        if (called) names[n++] = called;
+    }
+    const int nearest = nearest_name(name, names, n);
+    if (nearest >= 0)
+        return error_set(
+            error, STATUS_UNSUPPORTED,
+            "%s: architecture \"%s\" (%s) is unknown to palaver; it knows %s, and others that its "
+            "README lists",
+            source->path, name, key, names[nearest]);
+    return error_set(
+        error, STATUS_UNSUPPORTED,
+        "%s: architecture \"%s\" (%s) is unknown to palaver; its README lists those that it knows",
+        source->path, name, key);
+}
+
 Status model_find_architecture(ParamSource *source, Error *error) {
     bool is_gguf = !source->config;
-    char name[64] = "", known[768] = "";
+    char name[64] = "";
     Status status =
         param_string(source, (Key){"model_type", ".general.architecture"}, name, sizeof name, error);
     if (!status) status = check_file_type(source, error);
@@ -159,30 +193,25 @@ Status model_find_architecture(ParamSource *source, Error *error) {
     }
     const Architecture *other = NULL; // with experts where the file has none, or without
     bool only_folders = false;
-    for (int i = 0; i < N_FAMILIES; i++)
-        for (const Architecture *a = FAMILIES[i]->rows; a < FAMILIES[i]->rows + FAMILIES[i]->n; a++) {
-            const char *called = is_gguf ? a->gguf : a->name;
-            bool same = called && strcmp(called, name) == 0 && is_meant(source, a);
-            if (same && is_gguf && a->experts.there != mixes_experts(source, name)) {
-                if (!other) other = a;
-            } else if (same) {
-                if (source->whole && (!a->whole || strcmp(a->whole, source->whole) != 0))
-                    return error_set(error, STATUS_UNSUPPORTED,
-                                     "%s: a %s model (model_type) around a %s model "
-                                     "(text_config.model_type), whose parts palaver does not know",
-                                     source->path, source->whole, name);
-                source->architecture = a;
-                return check_class(source, error);
-            }
-            const bool is_named =
-                (a->name && strcmp(a->name, name) == 0) || (a->whole && strcmp(a->whole, name) == 0);
-            only_folders |= is_gguf && !a->gguf && is_named;
-            size_t n = strlen(known);
-            const char *before = a == FAMILIES[i]->rows ? NULL : is_gguf ? a[-1].gguf : a[-1].name;
-            bool again = called && ((before && strcmp(before, called) == 0) ||
-                                    (is_gguf && i > 0 && strcmp(called, FAMILIES[0]->rows[0].gguf) == 0));
-            if (called && !again) snprintf(known + n, sizeof known - n, "%s%s", n == 0 ? "" : ", ", called);
+    for (int i = 0; model_architecture_at(i); i++) {
+        const Architecture *a = model_architecture_at(i);
+        const char *called = is_gguf ? a->gguf : a->name;
+        bool same = called && strcmp(called, name) == 0 && is_meant(source, a);
+        if (same && is_gguf && a->experts.there != mixes_experts(source, name)) {
+            if (!other) other = a;
+        } else if (same) {
+            if (source->whole && (!a->whole || strcmp(a->whole, source->whole) != 0))
+                return error_set(error, STATUS_UNSUPPORTED,
+                                 "%s: a %s model (model_type) around a %s model "
+                                 "(text_config.model_type), whose parts palaver does not know",
+                                 source->path, source->whole, name);
+            source->architecture = a;
+            return check_class(source, error);
         }
+        const bool is_named =
+            (a->name && strcmp(a->name, name) == 0) || (a->whole && strcmp(a->whole, name) == 0);
+        only_folders |= is_gguf && !a->gguf && is_named;
+    }
     if (other) {
         source->architecture = other;
         return STATUS_OK;
@@ -192,13 +221,5 @@ Status model_find_architecture(ParamSource *source, Error *error) {
                          "%s: palaver reads %s models only as Hugging Face folders (config.json and "
                          "*.safetensors), not as GGUF files",
                          source->path, name);
-    return error_set(error, STATUS_UNSUPPORTED,
-                     "%s: architecture \"%s\" (%s) is unknown to palaver; it knows %s", source->path, name,
-                     is_gguf ? "general.architecture" : "model_type", known);
-}
-
-const Architecture *model_architecture_at(int i) {
-    for (int f = 0; f < N_FAMILIES; i -= FAMILIES[f++]->n)
-        if (i < FAMILIES[f]->n) return &FAMILIES[f]->rows[i];
-    return NULL;
+    return refuse_name(source, name, error);
 }

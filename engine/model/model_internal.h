@@ -41,6 +41,8 @@ Status model_make_rows(Model *model, int n_tables, int n_sets, Error *error);
 Status model_make_sets(Model *model, const struct RopeSpec *spec, const ParamSource *source, Error *error);
 // Its halves' frequencies are those of heads of half the size, in 16 bits.
 Status model_make_two_dimensional(Model *model, const ParamSource *source, Error *error);
+// That rope.dimension_sections leaves no pair without a position; after the rope's size.
+Status model_check_sections(const Model *model, const ParamSource *source, Error *error);
 // How far beyond the trained context dynamic NTK may have sets.
 int64_t model_dynamic_reach(const Model *model);
 // shape.temperature_…: it grows with the trained contexts that a position is away from the beginning.

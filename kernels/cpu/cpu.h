@@ -265,6 +265,8 @@ Status cpu_delta(CpuBackend *cpu, const Layer *layer, const float *x, const KvLa
 
 // ---- ops/gate.c: of layers whose attention has a gate ----------------------------------------------------
 
+// A norm behind a part; of a share of the part none, for all are normed once they are added up.
+Norm cpu_norm_behind(const CpuBackend *cpu, Norm norm);
 // The gates of qkv()'s tokens, from what it has normed; cpu->gated says whether there are any.
 void cpu_make_gates(CpuBackend *cpu, const Layer *layer, const Activations *h);
 // y [n_tokens, width] times them, if there are.

@@ -75,10 +75,12 @@ int64_t cpu_scratch_layout(CpuBackend *cpu, int n_threads, char *base) {
         cpu->mixed = arena_take(&arena, n * delta_channels(d), sizeof *cpu->mixed);
         cpu->rates = arena_take(&arena, 2 * n * d->n_value_heads, sizeof *cpu->rates);
         cpu->deltas = arena_take(&arena, (int64_t)n_threads * d->value_dim, sizeof *cpu->deltas);
-        cpu->gates = arena_take(&arena, n * decoder_pass_width(s), sizeof *cpu->gates);
     }
+    const int64_t gates = s->heads_of_layers || s->gates_attention ? decoder_pass_width(s) : 0;
+    cpu->gates = arena_take(&arena, n * gates, sizeof *cpu->gates);
     cpu->of_tokens = arena_take(&arena, n * token_width, sizeof *cpu->of_tokens);
-    const int64_t part = s->token_size || s->experts.beside ? larger(s->token_size, s->hidden_size) : 0;
+    const int64_t part =
+        s->token_size || s->experts.beside || s->norms_experts ? larger(s->token_size, s->hidden_size) : 0;
     cpu->token_part = arena_take(&arena, 2 * n * part, sizeof *cpu->token_part);
     cpu->up = arena_take(&arena, n * wide, sizeof *cpu->up);
     lay_out_routes(&cpu->routes, &s->experts, n, &arena);

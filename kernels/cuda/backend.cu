@@ -43,7 +43,8 @@ static size_t gate_width(const BackendOptions *options) {
     const DecoderShape *s = options->shape;
     const bool recurs = decoder_recurring(s) > 0;
     int64_t most = recurs ? delta_width(&s->delta) + 2 * (int64_t)s->delta.n_value_heads : 0;
-    if (recurs && !options->layers && decoder_pass_width(s) > most) most = decoder_pass_width(s);
+    if ((recurs || s->gates_attention) && !options->layers && decoder_pass_width(s) > most)
+        most = decoder_pass_width(s);
     for (int l = 0; options->layers && l < s->n_layers; l++)
         if (options->layers[l].attn_gate.rows > most) most = options->layers[l].attn_gate.rows;
     return (size_t)most;

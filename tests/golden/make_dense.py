@@ -171,7 +171,48 @@ MODELS.update({
     "apertus-biased": dict(model_type="apertus", hidden_act="xielu", rms_norm_eps=1e-5, head_dim=16, attention_bias=True,
                            rope_parameters=dict(rope_type="default", rope_theta=20000.0), tie_word_embeddings=True),
 })
-CLASS_OF = {"minicpm": "granite", "baichuan": "llama", "baichuan-13b": "llama", "chatglm": "glm", "qwen": "qwen2"}
+LLAMA3 = dict(rope_type="llama3", factor=4.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=16)
+MODELS.update({
+    # The text of Gemma 4 12B, whose files are of one class for all it reads.
+    "gemma4-unified": dict(model_type="gemma4_unified_text", num_hidden_layers=3, head_dim=16, global_head_dim=24, num_global_key_value_heads=1,
+                           attention_k_eq_v=True, hidden_activation="gelu_pytorch_tanh", rms_norm_eps=1e-6, sliding_window=7,
+                           layer_types=[SLIDING, SLIDING, FULL], final_logit_softcapping=6.0, use_double_wide_mlp=False, num_kv_shared_layers=0,
+                           rope_parameters={FULL: dict(rope_type="proportional", partial_rotary_factor=0.5, rope_theta=90000.0),
+                                            SLIDING: dict(rope_type="default", rope_theta=7000.0)}),
+    # The text of those that see images; positions in time, height and width are the same.
+    "qwen2_vl": dict(model_type="qwen2_vl_text", hidden_size=48, num_attention_heads=3, num_key_value_heads=1, hidden_act="silu", rms_norm_eps=1e-6,
+                     rope_theta=10000.0, rope_scaling=dict(type="mrope", mrope_section=[2, 3, 3]), use_sliding_window=False,
+                     sliding_window=32, max_window_layers=2, tie_word_embeddings=False),
+    "qwen3_vl": dict(model_type="qwen3_vl_text", hidden_act="silu", rms_norm_eps=1e-6, head_dim=16, attention_bias=False,
+                     rope_theta=10000.0, rope_scaling=dict(rope_type="default", mrope_interleaved=True, mrope_section=[3, 3, 2]),
+                     tie_word_embeddings=True),
+    "arcee": dict(model_type="arcee", hidden_act="relu2", rms_norm_eps=1e-5, head_dim=16, rope_theta=10000.0, rope_scaling=dict(YARN),
+                  attention_bias=False, mlp_bias=False, tie_word_embeddings=False),
+    "cwm": dict(model_type="cwm", num_hidden_layers=5, hidden_act="silu", rms_norm_eps=1e-5, head_dim=16, sliding_window=7, rope_theta=20000.0,
+                rope_scaling=dict(LLAMA3), mlp_bias=False, tie_word_embeddings=False),
+    "ministral": dict(model_type="ministral", num_hidden_layers=3, hidden_act="silu", rms_norm_eps=1e-6, head_dim=16, sliding_window=7,
+                      layer_types=[SLIDING, FULL, SLIDING], rope_theta=10000.0, tie_word_embeddings=False),
+    "helium": dict(model_type="helium", hidden_size=64, head_dim=16, hidden_act="silu", rms_norm_eps=1e-8, rope_theta=10000.0,
+                   attention_bias=False, mlp_bias=False, tie_word_embeddings=False),
+    "jais2": dict(model_type="jais2", hidden_act="relu2", layer_norm_eps=1e-5, head_dim=16, rope_theta=10000.0, attention_bias=True,
+                  mlp_bias=True, tie_word_embeddings=False),
+    "vaultgemma": dict(model_type="vaultgemma", num_hidden_layers=3, head_dim=16, hidden_activation="gelu_pytorch_tanh", rms_norm_eps=1e-6,
+                       query_pre_attn_scalar=16, attn_logit_softcapping=5.0, final_logit_softcapping=6.0, sliding_window=7,
+                       layer_types=[SLIDING, FULL, SLIDING], rope_theta=10000.0),
+    "hyperclovax": dict(model_type="hyperclovax", hidden_act="silu", rms_norm_eps=1e-5, head_dim=16, rope_theta=10000.0, embedding_multiplier=3.0,
+                        residual_multiplier=0.5, attention_multiplier=0.3, logits_scaling=2.0, use_post_norm=True,
+                        tie_word_embeddings=False),
+    # The second layer turns nothing, whether it has a window or not.
+    "granite_swa": dict(model_type="granite_swa", num_hidden_layers=5, hidden_act="silu", rms_norm_eps=1e-5, rope_theta=10000.0, sliding_window=7,
+                        layer_rope_theta=[20000.0, 0, 20000.0, 20000.0, 0], embedding_multiplier=6.0, residual_multiplier=0.4,
+                        attention_multiplier=0.2, logits_scaling=4.0, tie_word_embeddings=True),
+    "internlm2": dict(model_type="internlm2", hidden_act="silu", rms_norm_eps=1e-6, rope_theta=20000.0, rope_scaling=None, bias=False,
+                      tie_word_embeddings=False),
+    "exaone": dict(model_type="exaone", num_hidden_layers=None, num_layers=2, activation_function="silu", layer_norm_epsilon=1e-5,
+                   rope_theta=20000.0, rope_scaling=dict(LLAMA3), tie_word_embeddings=False),
+})
+CLASS_OF = {"minicpm": "granite", "baichuan": "llama", "baichuan-13b": "llama", "chatglm": "glm", "qwen": "qwen2", "internlm2": "llama",
+            "exaone": "llama", "qwen2_vl": "qwen2", "qwen2_vl_text": "qwen2", "qwen3_vl": "qwen3", "qwen3_vl_text": "qwen3"}
 
 
 def class_config(config_dict):
@@ -191,6 +232,13 @@ def class_config(config_dict):
                       tie_word_embeddings=False)
     if kind == "qwen":
         values = dict(BASE, head_dim=16, num_key_value_heads=4, rms_norm_eps=1e-6, rope_theta=10000.0, tie_word_embeddings=False)
+    if kind in ("qwen2_vl_text", "qwen3_vl_text"):
+        values.pop("rope_scaling")
+    if kind == "internlm2":
+        values.pop("bias")
+    if kind == "exaone":
+        values.update(num_hidden_layers=values.pop("num_layers"), hidden_act=values.pop("activation_function"),
+                      rms_norm_eps=values.pop("layer_norm_epsilon"))
     values = json.loads(json.dumps(values))
     if "per_layer_config" in values:
         values["per_layer_config"] = {int(key): value for key, value in values["per_layer_config"].items()}
@@ -198,11 +246,11 @@ def class_config(config_dict):
 
 
 def is_offset(config):
-    return config.model_type in ("gemma", "gemma2", "gemma3_text", "nemotron")
+    return config.model_type in ("gemma", "gemma2", "gemma3_text", "nemotron", "vaultgemma")
 
 
 OWN_CLASSES = {"minicpm": "MiniCPMForCausalLM", "baichuan": "BaichuanForCausalLM", "chatglm": "ChatGLMModel",
-               "qwen": "QWenLMHeadModel"}
+               "qwen": "QWenLMHeadModel", "internlm2": "InternLM2ForCausalLM", "exaone": "ExaoneForCausalLM"}
 
 
 def random_weights(model, name, dtype):
@@ -213,6 +261,8 @@ def random_weights(model, name, dtype):
         value = rng.standard_normal(shape)
         if ".act_fn." in key: # the alphas before softplus, beta, eps: xIELU leaps by alpha_n·eps at 0
             value = {"beta": 0.5 + 0.2 * value, "eps": -0.002 * abs(value)}.get(key.rsplit(".", 1)[1], 0.3 + 0.7 * value)
+        elif key.endswith("sinks"):
+            value = 1 + 2 * value
         elif key.endswith("bias"):
             value *= 0.3
         elif key.endswith(("layer_scalar", "per_expert_scale")):
@@ -224,7 +274,7 @@ def random_weights(model, name, dtype):
         elif "norm" in key or "ln_" in key:
             value = (0 if is_offset(model.config) else 1) + 0.3 * value
         elif "embed" in key:
-            value *= 0.5 if model.config.model_type.startswith(("gemma", "granite")) else 1
+            value *= 0.5 if model.config.model_type.startswith(("gemma", "granite", "vaultgemma")) else 1
             if key == "model.embed_tokens_per_layer.weight":
                 value *= 0.6
         else:
@@ -252,7 +302,21 @@ RENAMED = {
              ("post_attention_layernorm", "ln_2"), ("mlp.gate_proj", "mlp.w2"), ("mlp.up_proj", "mlp.w1"),
              ("mlp.down_proj", "mlp.c_proj")),
     "baichuan": (("self_attn.qkv", "self_attn.W_pack"),),
+    "internlm2": (("model.embed_tokens", "model.tok_embeddings"), ("lm_head", "output"), ("self_attn.qkv", "attention.wqkv"),
+                  ("self_attn.o_proj", "attention.wo"), ("input_layernorm", "attention_norm"), ("post_attention_layernorm", "ffn_norm"),
+                  ("mlp.gate_proj", "feed_forward.w1"), ("mlp.up_proj", "feed_forward.w3"), ("mlp.down_proj", "feed_forward.w2")),
+    "exaone": (("model.embed_tokens", "transformer.wte"), ("model.layers", "transformer.h"), ("model.norm", "transformer.ln_f"),
+               ("self_attn.o_proj", "attn.attention.out_proj"), ("self_attn.", "attn.attention."), ("input_layernorm", "ln_1"),
+               ("post_attention_layernorm", "ln_2"), ("mlp.gate_proj", "mlp.c_fc_0"), ("mlp.up_proj", "mlp.c_fc_1"),
+               ("mlp.down_proj", "mlp.c_proj")),
 }
+
+
+def by_group(parts, config):
+    """Rows of q, k and v: the queries that share a key, the key, the value, again and again."""
+    groups, head = config.num_key_value_heads, config.hidden_size // config.num_attention_heads
+    q, k, v = (part.reshape(groups, -1, head, *part.shape[1:]) for part in parts)
+    return torch.cat([q, k, v], dim=1).reshape(-1, *parts[0].shape[1:])
 
 
 def in_own_names(state, config, kind):
@@ -260,7 +324,10 @@ def in_own_names(state, config, kind):
     if kind not in RENAMED:
         return state
     state = dict(state)
-    for layer in range(config.num_hidden_layers):
+    for layer in range(config.num_hidden_layers if kind != "exaone" else 0):
+        prefix = f"model.layers.{layer}."
+        if kind == "internlm2":
+            state[f"{prefix}self_attn.qkv.weight"] = by_group([state.pop(f"{prefix}{name}.weight") for name in QKV], config)
         for what in ("weight", "bias"):
             fused(state, f"model.layers.{layer}.", QKV, "self_attn.qkv", what)
     renamed = {}
@@ -348,7 +415,7 @@ def make_model(name, report, index):
     classes = [] if name in CLASS_OF else [type(model).__name__]
     config_dict["dtype" if "rope_parameters" in config_dict else "torch_dtype"] = str(dtype).removeprefix("torch.")
     with open(os.path.join(folder, "config.json"), "w") as f:
-        json.dump({"architectures": classes or [OWN_CLASSES[config_dict["model_type"]]],
+        json.dump({"architectures": classes or [own for own in [OWN_CLASSES.get(config_dict["model_type"])] if own],
                    **{key: value for key, value in config_dict.items() if value is not None or key not in BASE}}, f, indent=1)
     ids = [1] + rng_of(name, "prompt").integers(4, config.vocab_size, N_TOKENS - 1).tolist()
     near, first = list(range(N_TOKENS)), N_TOKENS // 2
@@ -376,8 +443,8 @@ def make_model(name, report, index):
 
 # ---- GGUF --------------------------------------------------------------------------------------------------------
 
-ARCHES = {"gemma3_text": "gemma3", "olmo3": "olmo2", "cohere": "command-r", "phi": "phi2", "glm": "chatglm",
-          "hunyuan_v1_dense": "hunyuan-dense", "gemma4_text": "gemma4"}
+ARCHES = {"gemma4_unified_text": "gemma4", "qwen2_vl_text": "qwen2vl", "qwen3_vl_text": "qwen3vl", "gemma3_text": "gemma3", "olmo3": "olmo2", "cohere": "command-r", "phi": "phi2", "glm": "chatglm",
+          "hunyuan_v1_dense": "hunyuan-dense", "gemma4_text": "gemma4", "ministral3": "mistral3"}
 MODULES = {"input_layernorm": "attn_norm", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k",
            "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output", "self_attn.dense": "attn_output",
            "self_attn.query_layernorm": "attn_q_norm", "self_attn.key_layernorm": "attn_k_norm",
@@ -386,7 +453,7 @@ MODULES = {"input_layernorm": "attn_norm", "self_attn.q_proj": "attn_q", "self_a
            "post_self_attn_layernorm": "post_attention_norm", "post_mlp_layernorm": "post_ffw_norm",
            "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down", "mlp.gate_up_proj": "ffn_up",
            "mlp.c_fc": "ffn_up", "mlp.c_proj": "ffn_down", "mlp.fc1": "ffn_up", "mlp.fc2": "ffn_down",
-           "attention_layernorm": "attn_norm", "feedforward_layernorm": "ffn_norm"}
+           "attention_layernorm": "attn_norm", "feedforward_layernorm": "ffn_norm", "self_attn.sinks": "attn_sinks"}
 GEMMA4 = {"per_layer_input_gate": "inp_gate", "per_layer_projection": "proj", "post_per_layer_input_norm": "post_norm",
           "layer_scalar": "layer_output_scale", "router.proj": "ffn_gate_inp", "experts.gate_up_proj": "ffn_gate_up_exps",
           "experts.down_proj": "ffn_down_exps", "pre_feedforward_layernorm_2": "pre_ffw_norm_2",
@@ -394,8 +461,8 @@ GEMMA4 = {"per_layer_input_gate": "inp_gate", "per_layer_projection": "proj", "p
 GEMMA4_WHOLE = {"router.scale": "ffn_gate_inp.scale", "router.per_expert_scale": "ffn_down_exps.scale"}
 GEMMA4_HEAD = {"model.embed_tokens_per_layer": "per_layer_token_embd", "model.per_layer_model_projection": "per_layer_model_proj",
                "model.per_layer_projection_norm": "per_layer_proj_norm"}
-BEHIND = ("gemma4_text", "gemma2", "gemma3_text", "olmo2", "olmo3", "exaone4", "seed_oss") # whose post_attention_layernorm is just that
-PERMUTED = ("smollm3", "granite", "minicpm", "baichuan")
+BEHIND = ("gemma4_text", "gemma4_unified_text", "gemma2", "gemma3_text", "olmo2", "olmo3", "exaone4", "seed_oss") # whose post_attention_layernorm is just that
+PERMUTED = ("smollm3", "granite", "granite_swa", "minicpm", "baichuan", "arcee", "internlm2", "ministral3")
 FALCON = {"self_attention.query_key_value": "attn_qkv", "self_attention.dense": "attn_output", "ln_attn": "attn_norm_2",
           "ln_mlp": "attn_norm", "input_layernorm": "attn_norm", "mlp.dense_h_to_4h": "ffn_up", "mlp.dense_4h_to_h": "ffn_down",
           "transformer.word_embeddings": "token_embd", "transformer.ln_f": "output_norm", "lm_head": "output"}
@@ -415,12 +482,14 @@ def permuted(value, n_heads):
 
 
 def gguf_name(kind, key):
-    if kind == "gemma4_text" and "layers." in key:
+    if kind.startswith("gemma4") and "layers." in key:
         layer, rest = key.removeprefix("model.layers.").split(".", 1)
         if rest in GEMMA4_WHOLE:
             return f"blk.{layer}.{GEMMA4_WHOLE[rest]}"
         if rest.removesuffix(".weight") in GEMMA4:
             return f"blk.{layer}.{GEMMA4[rest.removesuffix('.weight')]}.weight"
+    if key.endswith(".sinks"):
+        key += ".weight"
     stem, what = key.rsplit(".", 1)
     if stem in GEMMA4_HEAD:
         return f"{GEMMA4_HEAD[stem]}.{what}"
@@ -458,7 +527,8 @@ def add_numbers(writer, kind, config):
         writer.add_layer_norm_rms_eps(config.rms_norm_eps)
     rope = config.rope_parameters
     rope = rope.get(FULL, rope)
-    writer.add_rope_freq_base(rope["rope_theta"] * rope.get("alpha", 1) ** (head / (head - 2)))
+    base = max(getattr(config, "layer_rope_theta", None) or [rope["rope_theta"]])
+    writer.add_rope_freq_base(base * rope.get("alpha", 1) ** (head / (head - 2)))
     if rope.get("partial_rotary_factor", 1) != 1:
         writer.add_rope_dimension_count(int(head * rope["partial_rotary_factor"]))
     if rope["rope_type"] == "linear":
@@ -470,16 +540,19 @@ def add_numbers(writer, kind, config):
         writer.add_rope_scaling_orig_ctx_len(rope["original_max_position_embeddings"])
         if "attention_factor" in rope: # over the usual one
             writer.add_rope_scaling_attn_factors(rope["attention_factor"] / (0.1 * math.log(rope["factor"]) + 1))
+    if kind == "ministral3":
+        writer.add_rope_scaling_yarn_log_mul(rope["mscale_all_dim"])
+        writer.add_attn_temperature_scale(rope["llama_4_scaling_beta"])
     if getattr(config, "sliding_window", None) and kind != "starcoder2":
         writer.add_sliding_window(config.sliding_window)
     if kind == "gemma2":
         writer.add_attn_logit_softcapping(config.attn_logit_softcapping)
         writer.add_final_logit_softcapping(config.final_logit_softcapping)
-    if kind in ("granite", "minicpm"):
+    if kind in ("granite", "granite_swa", "minicpm"):
         writer.add_embedding_scale(config.embedding_multiplier)
         writer.add_residual_scale(config.residual_multiplier)
         writer.add_logit_scale(config.logits_scaling)
-        if kind == "granite":
+        if kind != "minicpm":
             writer.add_attention_scale(config.attention_multiplier)
     if kind == "stablelm":
         writer.add_parallel_residual(config.use_parallel_residual)
@@ -514,7 +587,7 @@ def add_gemma4(writer, config_dict):
     writer.add_sliding_window(config_dict["sliding_window"])
     writer.add_sliding_window_pattern(slides)
     writer.add_shared_kv_layers(shared)
-    writer.add_embedding_length_per_layer_input(config_dict["hidden_size_per_layer_input"])
+    writer.add_embedding_length_per_layer_input(config_dict.get("hidden_size_per_layer_input", 0))
     if "final_logit_softcapping" in config_dict:
         writer.add_final_logit_softcapping(config_dict["final_logit_softcapping"])
     if config_dict.get("enable_moe_block"):
@@ -528,7 +601,8 @@ def add_gemma4(writer, config_dict):
 # Not of the others: a second of a kind, or settings that no GGUF file can have.
 GGUF_OF = ("gemma2", "gemma3", "smollm3", "granite", "minicpm", "seed_oss", "glm", "glm4", "olmo3", "exaone4", "cohere2",
            "nemotron", "falcon-40b", "baichuan", "qwen", "hunyuan", "gemma", "ernie4_5", "olmo2", "phi", "falcon-7b",
-           "stablelm", "cohere-plus", "stablelm-12b", "gemma4", "gemma4-e", "gemma4-moe", "apertus")
+           "stablelm", "cohere-plus", "stablelm-12b", "gemma4", "gemma4-e", "gemma4-moe", "apertus", "gemma4-unified", "qwen2_vl",
+           "qwen3_vl", "arcee", "jais2", "granite_swa", "internlm2", "exaone", "ministral3")
 
 
 def add_apertus(writer, config, state):
@@ -537,6 +611,10 @@ def add_apertus(writer, config, state):
                       ("eps", writer.add_xielu_eps)):
         keys = [f"model.layers.{layer}.mlp.act_fn.{name}" for layer in range(config.num_hidden_layers)]
         add([state[key].float().item() for key in keys])
+    add_divisors(writer, config)
+
+
+def add_divisors(writer, config):
     rope, head = config.rope_parameters, config.hidden_size // config.num_attention_heads
     turns = rope["original_max_position_embeddings"] / (2 * math.pi * rope["rope_theta"] ** (np.arange(0, head, 2) / head))
     smooth = np.clip((turns - rope["low_freq_factor"]) / (rope["high_freq_factor"] - rope["low_freq_factor"]), 0, 1)
@@ -559,7 +637,7 @@ def make_gguf(name, config, config_dict, state):
     kind = config_dict["model_type"]
     writer = gguf.GGUFWriter(os.path.join(OUT, f"{name}.gguf"), ARCHES.get(kind, kind))
     writer.add_name(f"palaver golden {name}")
-    if kind == "gemma4_text":
+    if kind.startswith("gemma4"):
         add_gemma4(writer, config_dict)
     else:
         add_numbers(writer, kind, config)
@@ -570,6 +648,15 @@ def make_gguf(name, config, config_dict, state):
     if kind == "apertus":
         add_apertus(writer, config, state)
         state = {key: tensor for key, tensor in state.items() if ".act_fn." not in key}
+    if kind == "exaone":
+        add_divisors(writer, config)
+    if kind.endswith("_vl_text"):
+        writer.add_rope_dimension_sections(config_dict["rope_scaling"]["mrope_section"] + [0])
+    if kind == "qwen3_vl_text":
+        writer.add_num_deepstack_layers(3)
+    if kind == "granite_swa":
+        writer.add_sliding_window_pattern([kind == SLIDING for kind in config.layer_types])
+        writer.add_array("granite_swa.attention.rope_pattern", [base != 0 for base in config.layer_rope_theta])
     if name in ("gemma3", "cohere2"): # the period; else llama.cpp's own
         writer.add_sliding_window_pattern(2)
     if name == "gemma3":

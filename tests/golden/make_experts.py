@@ -86,6 +86,96 @@ MODELS = {
                           head_dim=16, intermediate_size=16, intermediate_size_mlp=40, moe_layers=[0, 1, 2, 3], **NEW),
                      "llama4-usual"),
 }
+SLIDING, FULL = "sliding_attention", "full_attention"
+MODELS.update({
+    "minimax_m2": (dict(model_type="minimax_m2", num_local_experts=6, num_experts_per_tok=2, intermediate_size=16, head_dim=16, rotary_dim=8,
+                        use_qk_norm=True, qk_norm_type="per_layer", use_routing_bias=True, scoring_func="sigmoid", shared_intermediate_size=0,
+                        attn_type_list=[1, 1], sliding_window=None, **OLD), "minimax_m2"),
+    "dots1": (dict(model_type="dots1", n_routed_experts=6, num_experts_per_tok=2, moe_intermediate_size=16, n_shared_experts=2,
+                   intermediate_size=40, first_k_dense_replace=1, norm_topk_prob=True, n_group=1, topk_group=1, routed_scaling_factor=2.5,
+                   head_dim=16, attention_bias=False, sliding_window=None, scoring_func="noaux_tc", moe_layer_freq=1, **OLD), "dots1"),
+    "hunyuan_v1_moe": (dict(model_type="hunyuan_v1_moe", num_experts=6, moe_topk=[2, 2], intermediate_size=24, moe_intermediate_size=[24, 24],
+                            num_shared_expert=[1, 1], head_dim=16, use_qk_norm=True, use_mixed_mlp_moe=True, attention_bias=False,
+                            rope_scaling=dict(type="dynamic", alpha=50.0, beta_fast=32, beta_slow=1, factor=1.0, mscale=1.0,
+                                              mscale_all_dim=1.0), **OLD), "hunyuan_v1_moe"),
+    "solar_open": (dict(model_type="solar_open", n_routed_experts=6, num_experts_per_tok=2, moe_intermediate_size=16, n_shared_experts=1,
+                        norm_topk_prob=True, n_group=2, topk_group=1, routed_scaling_factor=1.5, head_dim=16, attention_bias=False,
+                        **NEW), "solar_open"),
+    "hy_v3": (dict(model_type="hy_v3", num_experts=6, num_experts_per_tok=2, moe_intermediate_size=16, num_shared_experts=1,
+                   intermediate_size=40, router_scaling_factor=2.5, mlp_layer_types=["dense", "sparse"], head_dim=16,
+                   attention_bias=False, **NEW), "hy_v3"),
+    "exaone_moe": (dict(model_type="exaone_moe", num_hidden_layers=3, num_experts=6, num_experts_per_tok=2, moe_intermediate_size=16,
+                        num_shared_experts=1, intermediate_size=40, first_k_dense_replace=1, n_group=1, topk_group=1, norm_topk_prob=True,
+                        routed_scaling_factor=2.5, head_dim=16, sliding_window=7, layer_types=[SLIDING, FULL, SLIDING],
+                        sliding_window_pattern="LLLG", **OLD), "exaone_moe"),
+    "mellum": (dict(model_type="mellum", num_hidden_layers=3, num_experts=6, num_experts_per_tok=2, moe_intermediate_size=16,
+                    intermediate_size=40, norm_topk_prob=True, head_dim=16, sliding_window=7, layer_types=[SLIDING, FULL, SLIDING],
+                    attention_bias=False, dtype="float32",
+                    rope_parameters={FULL: dict(rope_type="default", rope_theta=50000.0),
+                                     SLIDING: dict(rope_type="default", rope_theta=7000.0)}), "mellum"),
+    "granitemoe_swa": (dict(model_type="granitemoe_swa", num_hidden_layers=3, num_local_experts=5, num_experts_per_tok=2, intermediate_size=24,
+                            shared_intermediate_size=16, sliding_window=7, attention_bias=False, attention_multiplier=0.25, pad_token_id=0,
+                            embedding_multiplier=3.0, residual_multiplier=0.5, logits_scaling=2.0, **OLD), "granitemoe_swa"),
+    "granitemoe_swa-alone": (dict(model_type="granitemoe_swa", num_hidden_layers=2, num_local_experts=5, num_experts_per_tok=2, intermediate_size=24,
+                                  sliding_window=7, attention_bias=False, attention_multiplier=0.25, pad_token_id=0, embedding_multiplier=3.0,
+                                  residual_multiplier=0.5, logits_scaling=2.0, **OLD), "granitemoe_swa"),
+    "afmoe": (dict(model_type="afmoe", num_hidden_layers=4, num_experts=6, num_experts_per_tok=2, moe_intermediate_size=16, num_shared_experts=1,
+                   intermediate_size=40, num_dense_layers=1, route_scale=2.5, route_norm=True, score_func="sigmoid", head_dim=16,
+                   sliding_window=7, global_attn_every_n_layers=4, mup_enabled=True, **OLD), "afmoe"),
+    "qwen3_vl_moe": (dict(model_type="qwen3_vl_moe_text", num_experts=6, num_experts_per_tok=3, moe_intermediate_size=16, intermediate_size=40,
+                          head_dim=16, decoder_sparse_step=1, mlp_only_layers=[], norm_topk_prob=True, attention_bias=False, torch_dtype="float32",
+                          rope_theta=10000.0, rope_scaling=dict(rope_type="default", mrope_interleaved=True, mrope_section=[3, 3, 2])),
+                     "qwen3_vl_moe"),
+    # Ling 2, whose own class transformers does not have: GLM-4.5's, with weights in its files' names and order.
+    "bailing_moe": (dict(model_type="bailing_moe", num_experts=6, num_experts_per_tok=2, moe_intermediate_size=16, num_shared_experts=1,
+                         intermediate_size=40, first_k_dense_replace=1, norm_topk_prob=True, n_group=2, topk_group=1, routed_scaling_factor=2.5,
+                         use_qk_norm=True, use_bias=False, use_qkv_bias=False, use_rmsnorm=True, head_dim=16, partial_rotary_factor=0.5,
+                         score_function="sigmoid", moe_router_enable_expert_bias=True, router_dtype="fp32", rope_scaling=None, **OLD),
+                    "bailing_moe"),
+})
+# Of classes that are computed as another one is.
+STANDS_FOR = {"bailing_moe": "glm4_moe", "qwen3_vl_moe_text": "qwen3_moe"}
+OWN_CLASSES = {"bailing_moe": ["BailingMoeV2ForCausalLM"], "qwen3_vl_moe_text": []}
+
+
+def class_config(config_dict):
+    values = dict(config_dict)
+    kind = values["model_type"]
+    if kind == "bailing_moe":
+        values.update(n_routed_experts=values.pop("num_experts"), n_shared_experts=values.pop("num_shared_experts"), attention_bias=False)
+    if kind == "hunyuan_v1_moe":
+        values["moe_topk"] = values["moe_topk"][0]
+        values["rope_scaling"] = dict(type="dynamic", alpha=50.0, factor=1.0)
+    if kind == "qwen3_vl_moe_text":
+        values.pop("rope_scaling")
+    values["model_type"] = STANDS_FOR.get(kind, kind)
+    return make_config(values)
+
+
+def in_own_names(state, kind, config):
+    """Weights of a class as the files have them that it stands for."""
+    if kind == "qwen3_vl_moe_text":
+        return {key: value.transpose(1, 2) if ".experts." in key else value for key, value in state.items()}
+    if kind != "bailing_moe":
+        return state
+    renamed = {}
+    for key, value in state.items():
+        if "self_attn.k_proj" in key or "self_attn.v_proj" in key:
+            continue
+        if "self_attn.q_proj" in key:
+            value = torch.cat([state[key.replace("q_proj", part)] for part in ("q_proj", "k_proj", "v_proj")])
+        for old, new in (("embed_tokens", "word_embeddings"), ("self_attn.q_proj", "attention.query_key_value"), ("self_attn.o_proj", "attention.dense"),
+                         ("self_attn.q_norm", "attention.query_layernorm"), ("self_attn.k_norm", "attention.key_layernorm"),
+                         ("gate.e_score_correction_bias", "gate.expert_bias")):
+            key = key.replace(old, new)
+        if key.endswith("experts.gate_up_proj") or key.endswith("experts.down_proj"):
+            stem = key.rsplit(".", 1)[0]
+            for i, one in enumerate(value):
+                parts = [("down_proj", one)] if key.endswith("down_proj") else zip(("gate_proj", "up_proj"), one.chunk(2))
+                renamed.update({f"{stem}.{i}.{part}.weight": rows.contiguous() for part, rows in parts})
+        else:
+            renamed[key] = value
+    return renamed
 
 
 def random_weights(model, name, salt):
@@ -96,6 +186,8 @@ def random_weights(model, name, salt):
         value = rng.standard_normal(shape)
         if "norm" in key:
             value = 1 + 0.3 * value
+        elif key.endswith("expert_bias"):
+            value *= 0.2
         elif "sinks" in key:
             value = 1 + 2 * value
         elif "e_score_correction_bias" in key: # as large as differences of scores
@@ -138,9 +230,11 @@ def find_weights(config, of, ids):
         state = random_weights(load_model_skeleton(config), of, salt)
         logits, taken = choices_of(load_model(config, state), ids)
         half, half_taken = choices_of(load_model(config, state, torch.bfloat16), ids)
-        if all(torch.equal(a, b) for a, b in zip(taken, half_taken)):
+        _, f16_taken = choices_of(load_model(config, state, torch.float16), ids)
+        if all(torch.equal(a, b) and torch.equal(a, c) for a, b, c in zip(taken, half_taken, f16_taken)):
             used = len({int(e) for layer in taken for e in layer.flatten()})
-            assert taken and used > taken[0].shape[-1], "hardly any experts are taken"
+            dense = not getattr(config, "num_experts_per_tok", 0) and not taken
+            assert dense or used > taken[0].shape[-1], "hardly any experts are taken"
             return state, logits, float(np.abs(half - logits).max() / np.abs(logits).max()), salt
     raise SystemExit(f"no weights for {of}")
 
@@ -163,11 +257,15 @@ def make_model(name, extra, of, report):
     folder = os.path.join(OUT, name)
     os.makedirs(folder)
     config_dict = {**BASE, **extra}
-    config = make_config(config_dict)
+    config = class_config(config_dict)
+    kind = config_dict["model_type"]
     ids = [1] + rng_of(of, "prompt").integers(4, config.vocab_size, N_TOKENS - 1).tolist()
     state, logits, half_error, salt = find_weights(config, of, ids)
     model = load_model(config, state)
-    if name.endswith("-packed"):
+    if kind in STANDS_FOR:
+        save_file({k: v.contiguous() for k, v in in_own_names(state, kind, config).items()}, os.path.join(folder, "model.safetensors"),
+                  metadata={"format": "pt"})
+    elif name.endswith("-packed"):
         save_file({k: v.contiguous() for k, v in state.items()}, os.path.join(folder, "model.safetensors"), metadata={"format": "pt"})
     else:
         model.save_pretrained(folder)
@@ -178,7 +276,7 @@ def make_model(name, extra, of, report):
         save_file({**load_file(file), f"{behind}eh_proj.weight": torch.ones(8, 16), f"{behind}enorm.weight": torch.ones(8)},
                   file, metadata={"format": "pt"})
     with open(os.path.join(folder, "config.json"), "w") as f:
-        json.dump({"architectures": [type(model).__name__], **config_dict}, f, indent=1)
+        json.dump({"architectures": OWN_CLASSES.get(kind, [type(model).__name__]), **config_dict}, f, indent=1)
     logits.astype("<f4").tofile(os.path.join(folder, "prompt.logits"))
     greedy, lead = greedy_text(model, ids)
     assert lead > 5e-5, f"{name}: two tokens are nearly alike ({lead})"
@@ -186,7 +284,10 @@ def make_model(name, extra, of, report):
         json.dump(dict(vocab_size=config.vocab_size, n_prompt=N_PROMPT, greedy=greedy, cases=[
             {"name": "prompt", "ids": ids, "positions": list(range(N_TOKENS)), "from": 0, "logits": "prompt.logits",
              "half_error": round(half_error, 6)}]), f)
-    again = AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager", dtype=torch.float32).eval()
+    if kind in STANDS_FOR or kind == "hunyuan_v1_moe": # whose lists its class does not take
+        again = model
+    else:
+        again = AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager", dtype=torch.float32).eval()
     assert np.allclose(logits_of(again, ids, list(range(N_TOKENS))), logits, atol=1e-5), name
     report.append(f"{name}: |logits| <= {np.abs(logits).max():.3f}, salt {salt}, in bfloat16 they move by {half_error:.2g}; "
                   f"greedy tokens lead by {lead:.1e}, {len(set(greedy))} different ones")
@@ -205,7 +306,11 @@ STEMS = {"self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.
          "mlp.shared_experts.gate_proj": "ffn_gate_shexp", "mlp.shared_experts.up_proj": "ffn_up_shexp",
          "mlp.shared_experts.down_proj": "ffn_down_shexp", "feed_forward.router": "ffn_gate_inp",
          "feed_forward.shared_expert.gate_proj": "ffn_gate_shexp", "feed_forward.shared_expert.up_proj": "ffn_up_shexp",
-         "feed_forward.shared_expert.down_proj": "ffn_down_shexp", "shared_mlp.output_linear": "ffn_down_shexp"}
+         "feed_forward.shared_expert.down_proj": "ffn_down_shexp", "shared_mlp.output_linear": "ffn_down_shexp",
+         "mlp.gate.wg": "ffn_gate_inp", "mlp.router.gate": "ffn_gate_inp", "mlp.shared_mlp.gate_proj": "ffn_gate_shexp",
+         "mlp.shared_mlp.up_proj": "ffn_up_shexp", "mlp.shared_mlp.down_proj": "ffn_down_shexp",
+         "self_attn.query_layernorm": "attn_q_norm", "self_attn.key_layernorm": "attn_k_norm", "self_attn.gate_proj": "attn_gate",
+         "pre_mlp_layernorm": "ffn_norm", "post_mlp_layernorm": "post_ffw_norm", "self_attn.qkv": "attn_qkv"}
 WHOLE = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
 
 
@@ -214,13 +319,14 @@ def permuted(value, n_heads):
     return value.reshape(n_heads, 2, -1, *value.shape[1:]).swapaxes(1, 2).reshape(value.shape)
 
 
-def gguf_tensors(config, key, value):
+def gguf_tensors(config, key, value, plain=False):
+    """plain: of the usual names, whatever those of the class are."""
     if key.startswith("model.layers."):
         _, _, layer, rest = key.split(".", 3)
         rest = rest.replace("block_sparse_moe.experts", "mlp.experts").replace("feed_forward.experts", "mlp.experts")
         if config.model_type == "llama4_text" and rest.startswith("mlp.experts"):
             value = value.swapaxes(1, 2)
-        if rest.endswith("e_score_correction_bias"):
+        if rest.endswith(("e_score_correction_bias", "expert_bias")):
             yield f"blk.{layer}.exp_probs_b.bias", value.reshape(-1)
             return
         if config.model_type == "gpt_oss" and rest.startswith("mlp.experts.gate_up_proj"):
@@ -247,7 +353,7 @@ def gguf_tensors(config, key, value):
             stem, kind = rest.rsplit(".", 1)
             if config.model_type in ("mixtral", "granitemoe", "granitemoeshared") and stem in ("self_attn.q_proj", "self_attn.k_proj"):
                 value = permuted(value, config.num_attention_heads if "q_proj" in stem else config.num_key_value_heads)
-            name = "post_attention_norm" if config.model_type in ("gpt_oss", "glm4_moe") and STEMS[stem] == "ffn_norm" else STEMS[stem]
+            name = "post_attention_norm" if stem == "post_attention_layernorm" and config.model_type in ("gpt_oss", "glm4_moe", "afmoe") and not plain else STEMS[stem]
             yield f"blk.{layer}.{name}.{kind}", value[0] if stem == "mlp.shared_expert_gate" else value
     else:
         stem, kind = key.rsplit(".", 1)
@@ -256,7 +362,75 @@ def gguf_tensors(config, key, value):
 
 GGUF = {"mixtral": "llama", "qwen3_moe": "qwen3moe", "qwen2_moe": "qwen2moe", "olmoe": "olmoe", "granitemoe": "granitemoe",
         "granitemoeshared": "granitemoe",
-        "gpt_oss": "gpt-oss", "glm4_moe": "glm4moe", "ernie4_5_moe": "ernie4_5-moe", "llama4-usual": "llama4"}
+        "gpt_oss": "gpt-oss", "glm4_moe": "glm4moe", "ernie4_5_moe": "ernie4_5-moe", "llama4-usual": "llama4",
+        "minimax_m2": "minimax-m2", "dots1": "dots1", "hunyuan_v1_moe": "hunyuan-moe", "hy_v3": "hy_v3", "exaone_moe": "exaone-moe",
+        "mellum": "mellum", "afmoe": "afmoe", "qwen3_vl_moe": "qwen3vlmoe", "bailing_moe": "bailingmoe2"}
+
+
+OLDER = ("mixtral", "qwen3_moe", "qwen2_moe", "olmoe", "granitemoe", "granitemoeshared", "gpt_oss", "glm4_moe", "ernie4_5_moe",
+         "llama4-usual")
+
+
+def add_sigmoid(writer, config, scale, dense=None, shared=None):
+    """What converters say of routers that score by sigmoids."""
+    writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
+    writer.add_expert_weights_norm(True)
+    writer.add_expert_weights_scale(scale)
+    if dense is not None:
+        writer.add_leading_dense_block_count(dense)
+    if shared is not None:
+        writer.add_expert_shared_count(shared)
+
+
+def add_recent(writer, name, config):
+    """Of those whose converters came later."""
+    slides = [kind == SLIDING for kind in getattr(config, "layer_types", None) or []]
+    if name in ("exaone_moe", "mellum", "afmoe"):
+        writer.add_sliding_window(config.sliding_window)
+    if name in ("exaone_moe", "mellum"):
+        writer.add_sliding_window_pattern(slides)
+    if name == "minimax_m2":
+        writer.add_rope_dimension_count(config.rotary_dim)
+        writer.add_expert_feed_forward_length(config.intermediate_size)
+        writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
+    elif name == "dots1":
+        add_sigmoid(writer, config, config.routed_scaling_factor, config.first_k_dense_replace, config.n_shared_experts)
+    elif name == "hunyuan_v1_moe":
+        writer.add_expert_feed_forward_length(config.intermediate_size)
+        writer.add_expert_shared_feed_forward_length(config.intermediate_size)
+        writer.add_expert_shared_count(1)
+    elif name == "hy_v3":
+        add_sigmoid(writer, config, config.router_scaling_factor)
+        writer.add_expert_shared_feed_forward_length(config.moe_intermediate_size * config.num_shared_experts)
+    elif name == "exaone_moe":
+        add_sigmoid(writer, config, config.routed_scaling_factor, 1, config.num_shared_experts)
+        writer.add_expert_shared_feed_forward_length(config.moe_intermediate_size * config.num_shared_experts)
+        writer.add_nextn_predict_layers(0)
+        writer.add_rope_scaling_type(gguf.RopeScalingType.NONE)
+    elif name == "afmoe":
+        add_sigmoid(writer, config, config.route_scale, config.num_dense_layers, config.num_shared_experts)
+    elif name == "mellum":
+        writer.add_rope_freq_base_swa(config.rope_parameters[SLIDING]["rope_theta"])
+    elif name == "qwen3_vl_moe":
+        writer.add_rope_dimension_sections([3, 3, 2, 0])
+        writer.add_num_deepstack_layers(3)
+    elif name == "bailing_moe":
+        add_sigmoid(writer, config, config.routed_scaling_factor, config.first_k_dense_replace, config.n_shared_experts)
+        writer.add_rope_dimension_count(8)
+        writer.add_expert_shared_feed_forward_length(config.moe_intermediate_size * config.n_shared_experts)
+        writer.add_expert_group_count(config.n_group)
+        writer.add_expert_group_used_count(config.topk_group)
+        writer.add_vocab_size(config.vocab_size)
+        writer.add_nextn_predict_layers(0)
+
+
+def with_fused_heads(state, config):
+    """q, k and v of a layer in one."""
+    fused = dict(state)
+    for layer in range(config.num_hidden_layers):
+        parts = [fused.pop(f"model.layers.{layer}.self_attn.{part}.weight") for part in ("q_proj", "k_proj", "v_proj")]
+        fused[f"model.layers.{layer}.self_attn.qkv.weight"] = torch.cat(parts)
+    return fused
 
 
 def add_further(writer, config):
@@ -304,29 +478,37 @@ def make_gguf(name, config, state):
     writer.add_name(f"palaver golden {name}")
     writer.add_context_length(config.max_position_embeddings)
     writer.add_embedding_length(config.hidden_size)
-    further = 1 if config.model_type == "glm4_moe" else 0 # a layer behind the last, as the converter takes it over
+    further = 1 if name == "glm4_moe" else 0 # a layer behind the last, as the converter takes it over
     writer.add_block_count(config.num_hidden_layers + further)
     writer.add_feed_forward_length(getattr(config, "intermediate_size_mlp", None) or config.intermediate_size)
     writer.add_head_count(config.num_attention_heads)
     writer.add_head_count_kv(config.num_key_value_heads)
     writer.add_layer_norm_rms_eps(config.rms_norm_eps)
-    writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
+    rope = config.rope_parameters.get(FULL, config.rope_parameters)
+    size = getattr(config, "head_dim", None) or 1
+    writer.add_rope_freq_base(rope["rope_theta"] * (rope.get("alpha") or 1) ** (size / (size - 2)))
     head = getattr(config, "head_dim", None)
     if head:
         writer.add_key_length(head)
         writer.add_value_length(head)
     writer.add_expert_count(next(getattr(config, key) for key in ("num_experts", "moe_num_experts", "n_routed_experts", "num_local_experts")
                                  if hasattr(config, key)))
-    add_further(writer, config)
-    writer.add_expert_used_count(getattr(config, "num_experts_per_tok", None) or config.moe_k)
-    if hasattr(config, "moe_intermediate_size"):
+    if name in ("bailing_moe", "qwen3_vl_moe") or name not in OLDER:
+        add_recent(writer, name, config)
+    else:
+        add_further(writer, config)
+    writer.add_expert_used_count(next(getattr(config, key) for key in ("num_experts_per_tok", "moe_topk", "moe_k")
+                                      if getattr(config, key, None)))
+    if hasattr(config, "moe_intermediate_size") and name != "hunyuan_v1_moe":
         writer.add_expert_feed_forward_length(config.moe_intermediate_size)
     if hasattr(config, "shared_expert_intermediate_size"):
         writer.add_expert_shared_feed_forward_length(config.shared_expert_intermediate_size)
+    if name == "bailing_moe":
+        state = with_fused_heads(state, config)
     for key, tensor in state.items():
         if key == "lm_head.weight" and config.tie_word_embeddings:
             continue
-        for to, value in gguf_tensors(config, key, tensor.float().numpy()):
+        for to, value in gguf_tensors(config, key, tensor.float().numpy(), name == "bailing_moe"):
             writer.add_tensor(to, np.ascontiguousarray(value))
     finish(writer)
 

@@ -6,7 +6,7 @@ of today, golden.json and transformers' logits and greedy text; NAME.gguf has th
 converter: deepseek_v2.gguf as it wrote them until 2025 (attn_kv_b, keys by expanded heads), the others as since (attn_k_b
 transposed, attn_v_b, keys by what is cached). Sizes are uneven: heads of 16 + 8 elements with values of 24, latents of 40 …
 
-usage: make_latent.py   (needs numpy, torch, transformers, safetensors, gguf; writes PROVENANCE.txt)
+usage: make_latent.py [NAME …]  (needs numpy, torch, transformers, safetensors, gguf; all of them: writes PROVENANCE.txt)
 """
 import json
 import os
@@ -61,7 +61,24 @@ MODELS = {
                            topk_group=1, topk_method="noaux_tc", norm_topk_prob=True, routed_scaling_factor=1.8,
                            num_nextn_predict_layers=1, partial_rotary_factor=1.0, rope_scaling=None,
                            torch_dtype="float32", rope_theta=10000.0), "glm4_moe_lite"),
+    # Queries sharper far into a text: beyond 16 tokens here.
+    "mistral4": (dict(model_type="mistral4", **EXPERTS, q_lora_rank=24, kv_lora_rank=24, qk_nope_head_dim=16,
+                      qk_rope_head_dim=16, v_head_dim=24, n_shared_experts=1, first_k_dense_replace=0, n_group=1,
+                      topk_group=1, norm_topk_prob=True, routed_scaling_factor=1.0, head_dim=32, rope_interleave=True,
+                      rope_parameters=dict(type="yarn", rope_type="yarn", rope_theta=10000.0, mscale=1.0, mscale_all_dim=1.0,
+                                           llama_4_scaling_beta=0.5, partial_rotary_factor=0.5,
+                                           max_position_embeddings=256,
+                                           **{**YARN, "original_max_position_embeddings": 16}),
+                      dtype="float32"), "mistral4"),
+    # Dense.
+    "youtu": (dict(model_type="youtu", num_attention_heads=4, num_key_value_heads=4, intermediate_size=40,
+                   attention_bias=False, q_lora_rank=24, kv_lora_rank=32, qk_nope_head_dim=16, qk_rope_head_dim=8,
+                   v_head_dim=24, embedding_initializer_range=None, rope_interleave=True, rope_scaling=None,
+                   tie_word_embeddings=False, torch_dtype="float32", rope_theta=1600000.0), "youtu"),
 }
+ALONE = ("mistral4", "youtu") # no .gguf
+transformers.AutoModelForCausalLM.register(
+    transformers.Mistral4Config, transformers.models.mistral4.modeling_mistral4.Mistral4ForCausalLM, exist_ok=True)
 
 # ---- GGUF --------------------------------------------------------------------------------------------------------
 
@@ -175,18 +192,22 @@ def rename(name):
 
 
 def main():
-    shutil.rmtree(OUT, ignore_errors=True)
-    os.makedirs(OUT)
+    names = sys.argv[1:] or list(MODELS)
+    if len(names) == len(MODELS):
+        shutil.rmtree(OUT, ignore_errors=True)
+    os.makedirs(OUT, exist_ok=True)
     report = []
-    for name, (extra, of) in MODELS.items():
+    for name in names:
+        shutil.rmtree(os.path.join(OUT, name), ignore_errors=True)
+        extra, of = MODELS[name]
         config, state = make_experts.make_model(name, extra, of, report)
-        if not name.endswith("-packed"):
+        if not name.endswith("-packed") and name not in ALONE:
             make_gguf(name, config, state)
         if name == "deepseek_v3":
             make_quantised(name, config, state)
         if name == "kimi_k2":
             rename(name)
-    with open(os.path.join(OUT, "PROVENANCE.txt"), "w") as f:
+    with open(os.path.join(OUT, "PROVENANCE.txt"), "w") if len(names) == len(MODELS) else sys.stdout as f:
         f.write(f"Made by tests/golden/make_latent.py (seed {SEED}) with\n"
                 f"Python {sys.version.split()[0]}, numpy {np.__version__}, torch {torch.__version__}, "
                 f"transformers {transformers.__version__}, safetensors {safetensors.__version__}, gguf {gguf_version()}.\n"

@@ -32,7 +32,7 @@
 
 #define DELTA_VALUES                                                                                         \
     /* by which of three positions pairs turn, which in a text are all the same */                           \
-    .ignored_rope = {"mrope_section", "mrope_interleaved"},                                                  \
+    .sections = SECTIONS_IN_TURN, .ignored_rope = {"mrope_section", "mrope_interleaved"},                    \
     .gguf_modules = {[MODULE_FFN_NORM] = "post_attention_norm"}, .recurs = true, .query_gates = true,        \
     .predicts_further = true, .further = "mtp.", .bias_keys = BIAS_QKV | BIAS_O, .fixed_act = true,          \
     .qk_norm = true, .offset_norms = true, .norm_eps = 1e-6, .partial_rotary = true,                         \

@@ -43,8 +43,7 @@
     .embedding_root = true, .default_tied = true, .default_head_dim = 256, .qk_norm = true,                  \
     .heads_by_window = true, .unit_scores = true, .value_norm = true, .x_scale = "layer_scalar",             \
     .partial_rotary = true, .window_rule = WINDOW_PERIODIC, .window_period = 6, .rope_rule = ROPE_BY_WINDOW, \
-    .default_base = 1e6, .default_window_base = 1e4, .scales = {.logit_cap = NAN},                           \
-    .default_context = 131072, .default_window = 512
+    .default_base = 1e6, .default_window_base = 1e4, .scales = {.logit_cap = NAN}
 
 static const Architecture ROWS[] = {
     // Its first files say "gelu" and mean the approximation; hidden_activation is what others have for it.
@@ -64,6 +63,25 @@ static const Architecture ROWS[] = {
      .window_period = 2,
      .scales = {.query = 256, .attention_cap = 50, .logit_cap = 30},
      .gguf_wide_layers = 46,
+     .default_context = 8192,
+     .default_window = 4096},
+    // Gemma 2 without norms behind its parts.
+    {.name = "vaultgemma",
+     .base = "model.",
+     .layer = "layers.%d.",
+     .modules =
+         {
+             [MODULE_ATTN_NORM] = "input_layernorm",
+             LLAMA_ATTENTION,
+             [MODULE_FFN_NORM] = "pre_feedforward_layernorm",
+             LLAMA_FEED_FORWARD,
+             LLAMA_ENDS,
+         },
+     GEMMA_VALUES,
+     .aliases = {{"hidden_act", "hidden_activation"}},
+     .window_rule = WINDOW_PERIODIC,
+     .window_period = 2,
+     .scales = {.query = 256, .attention_cap = 50, .logit_cap = 30},
      .default_context = 8192,
      .default_window = 4096},
     {.name = "gemma3_text",
@@ -90,6 +108,8 @@ static const Architecture ROWS[] = {
      .when = {{"enable_moe_block", 1}},
      GEMMA4_NAMES,
      GEMMA4_VALUES,
+     .default_context = 131072,
+     .default_window = 512,
      .aliases = {{"hidden_act", "hidden_activation"},
                  {"num_local_experts", "num_experts"},
                  {"num_experts_per_tok", "top_k_experts"}},
@@ -110,9 +130,21 @@ static const Architecture ROWS[] = {
      .gguf = "gemma4",
      GEMMA4_NAMES,
      GEMMA4_VALUES,
+     .default_context = 131072,
+     .default_window = 512,
      .aliases = {{"hidden_act", "hidden_activation"}},
      .fixed = {GEMMA4_FIXED, {NULL, {"enable_moe_block"}, 0, "experts beside a dense feed-forward part"}},
      .ignored = {"num_experts", "top_k_experts", "moe_intermediate_size"}},
+    // 12B, whose images and sounds are put in without a tower; its GGUF files say "gemma4".
+    {.name = "gemma4_unified_text",
+     .whole = "gemma4_unified",
+     .class_name = "gemma4unified",
+     GEMMA_NORMED_NAMES,
+     GEMMA4_VALUES,
+     .aliases = {{"hidden_act", "hidden_activation"}},
+     .fixed = {GEMMA4_FIXED},
+     .default_context = 262144,
+     .default_window = 1024},
 };
 
 const ArchitectureFamily architectures_gemma = {ROWS, sizeof ROWS / sizeof *ROWS};

@@ -16,27 +16,8 @@
                 LLAMA_FEED_FORWARD,                                                                          \
                 LLAMA_ENDS}
 
-#define DEEPSEEK_EXPERTS                                                                                     \
-    .there = true,                                                                                           \
-    .names = {{.router = "mlp.gate",                                                                         \
-               .choice_bias = "mlp.gate.e_score_correction_bias",                                            \
-               .gate = "mlp.experts.%d.gate_proj.weight",                                                    \
-               .up = "mlp.experts.%d.up_proj.weight",                                                        \
-               .down = "mlp.experts.%d.down_proj.weight"},                                                   \
-              {.router = "mlp.gate",                                                                         \
-               .choice_bias = "mlp.gate.e_score_correction_bias",                                            \
-               .gate_up = "mlp.experts.gate_up_proj",                                                        \
-               .all_down = "mlp.experts.down_proj"}},                                                        \
-    .size = "moe_intermediate_size", .shared_count = "n_shared_experts",                                     \
-    .shared = {"mlp.shared_experts.gate_proj", "mlp.shared_experts.up_proj",                                 \
-               "mlp.shared_experts.down_proj"},                                                              \
-    .scale_key = true
-
 // How they were trained, and sizes that follow from others.
 #define DEEPSEEK_IGNORED "aux_loss_alpha", "seq_aux", "ep_size", "qk_head_dim"
-
-#define SIGMOID_EXPERTS                                                                                      \
-    DEEPSEEK_EXPERTS, .groups = true, .score = ROUTER_SIGMOID, .renormalise = true, .renormalise_key = true
 
 #define DEEPSEEK_V3                                                                                          \
     LATENT_NAMES,                                                                                            \
@@ -48,7 +29,8 @@
                   {NULL, {"moe_layer_freq"}, 1, "experts in other layers"}},                                 \
         .ignored = {DEEPSEEK_IGNORED, "num_nextn_predict_layers", "num_mtp_layers"},                         \
         .predicts_further = true, .hf_rope = ROPE_INTERLEAVED, .norm_eps = 1e-6, .default_context = 4096,    \
-        .experts = {SIGMOID_EXPERTS, .n = 256, .n_active = 8, .layers = EXPERTS_BEHIND_DENSE, .dense = 3}
+        .experts = {SIGMOID_EXPERTS, .n = 256, .n_active = 8, .scale = 2.5, .layers = EXPERTS_BEHIND_DENSE,  \
+                    .dense = 3}
 
 static const Architecture ROWS[] = {
     // V2 and V2-Lite. Its name in GGUF is that of all: what differs between them is said by keys there.
@@ -87,7 +69,39 @@ static const Architecture ROWS[] = {
      .hf_rope = ROPE_INTERLEAVED,
      .norm_eps = 1e-5,
      .default_context = 202752,
-     .experts = {SIGMOID_EXPERTS, .n = 64, .n_active = 4, .layers = EXPERTS_BY_TYPES}},
+     .experts = {SIGMOID_EXPERTS, .n = 64, .n_active = 4, .scale = 1.8, .layers = EXPERTS_BY_TYPES,
+                 .dense = 1}},
+    // Mistral Small 4: queries are sharper far into a text.
+    {.name = "mistral4",
+     .whole = "mistral3",
+     LATENT_NAMES,
+     .latent = {256, 1024, 64, 64, 128},
+     .interleave_key = true,
+     .aliases = {{"num_local_experts", "n_routed_experts", true}},
+     .fixed = {NO_ATTENTION_BIAS,
+               {NULL, {"n_group"}, 1, "experts in groups"},
+               {NULL, {"topk_group"}, 1, "experts in groups"}},
+     .ignored = {DEEPSEEK_IGNORED},
+     .ignored_rope = {"max_position_embeddings"},
+     .partial_rotary = true,
+     .temperature = true,
+     .hf_rope = ROPE_INTERLEAVED,
+     .gguf_rope = ROPE_INTERLEAVED,
+     .norm_eps = 1e-6,
+     .default_context = 1048576,
+     .experts = {DEEPSEEK_EXPERTS, .n = 128, .n_active = 4, .layers = EXPERTS_BEHIND_DENSE,
+                 .renormalise = true, .renormalise_key = true, .gguf_renormalise = true}},
+    // Youtu-LLM, dense.
+    {.name = "youtu",
+     LATENT_NAMES,
+     .latent = {512, 1536, 128, 64, 128},
+     .interleave_key = true,
+     .fixed = {NO_ATTENTION_BIAS},
+     .ignored = {"qk_head_dim", "embedding_initializer_range"},
+     .hf_rope = ROPE_INTERLEAVED,
+     .norm_eps = 1e-6,
+     .default_tied = true,
+     .default_context = 131072},
 };
 
 const ArchitectureFamily architectures_latent = {ROWS, sizeof ROWS / sizeof *ROWS};

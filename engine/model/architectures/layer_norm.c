@@ -146,6 +146,25 @@ static const Architecture ROWS[] = {
      .activation = ACTIVATION_RELU2,
      .default_context = 4096,
      .default_rotary_part = 0.5},
+    {.name = "jais2",
+     .gguf = "jais2",
+     .base = "model.",
+     .layer = "layers.%d.",
+     .modules =
+         {
+             [MODULE_ATTN_NORM] = "input_layernorm",
+             LLAMA_ATTENTION,
+             [MODULE_FFN_NORM] = "post_attention_layernorm",
+             [MODULE_UP] = "mlp.up_proj",
+             [MODULE_DOWN] = "mlp.down_proj",
+             LLAMA_ENDS,
+         },
+     .biases = BIAS_QKV | BIAS_O | BIAS_FFN | BIAS_NORM,
+     .bias_keys = BIAS_QKV | BIAS_O | BIAS_FFN,
+     .norm = NORM_LAYER,
+     .norm_eps = 1e-5,
+     .activation = ACTIVATION_RELU2,
+     .default_context = 8192},
 };
 
 const ArchitectureFamily architectures_layer_norm = {ROWS, sizeof ROWS / sizeof *ROWS};

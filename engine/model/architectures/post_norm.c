@@ -1,6 +1,8 @@
 // Norms behind attention and the feed-forward part, beside those before them or in their place.
 #include "engine/model/architectures/architectures.h"
 
+#include <math.h>
+
 #define ONLY_POST_NORM_NAMES                                                                                 \
     .base = "model.", .layer = "layers.%d.",                                                                 \
     .modules = {                                                                                             \
@@ -70,6 +72,26 @@ static const Architecture ROWS[] = {
      .default_context = 131072,
      .default_head_dim = 128,
      .default_rotary_part = 0.5},
+    // HyperCLOVA X SEED Think: Granite with norms behind its parts, and logits that its scale multiplies.
+    {.name = "hyperclovax",
+     .base = "model.",
+     .layer = "layers.%d.",
+     .modules =
+         {
+             [MODULE_ATTN_NORM] = "input_layernorm",
+             LLAMA_ATTENTION,
+             [MODULE_ATTN_POST_NORM] = "post_norm1",
+             [MODULE_FFN_NORM] = "post_attention_layernorm",
+             LLAMA_FEED_FORWARD,
+             [MODULE_FFN_POST_NORM] = "post_norm2",
+             LLAMA_ENDS,
+         },
+     .aliases = {{"logit_scale", "logits_scaling"}},
+     .fixed = {{NULL, {"use_post_norm"}, 1, "no norms behind its parts"}},
+     .bias_keys = BIAS_QKV | BIAS_O | BIAS_FFN,
+     .scales = {.attention = NAN, .embedding = 1, .residual = 1, .logits = 1},
+     .norm_eps = 1e-6,
+     .default_context = 2048},
 };
 
 const ArchitectureFamily architectures_post_norm = {ROWS, sizeof ROWS / sizeof *ROWS};

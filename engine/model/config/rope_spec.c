@@ -84,10 +84,14 @@ static Status type_from_config(RopeSpec *spec, const ParamSource *source, const 
                                const char *what, Error *error) {
     static const char *const SAME[][2] = {{"none", "default"}, {"su", "longrope"}, {"yarn", "longrope"}};
     const bool longrope = source->architecture->longrope_alone; // under the third name as well
+    const bool sections =
+        source->architecture->sections == SECTIONS_IN_BLOCKS; // which older files call a scheme
     char names[2][sizeof spec->type] = {"", ""};
     Status status = json_read_string(object, what, "rope_type", names[0], sizeof names[0], error);
     if (!status) status = json_read_string(object, what, "type", names[1], sizeof names[1], error);
     if (status) return status;
+    for (int i = 0; i < 2; i++)
+        if (sections && strcmp(names[i], "mrope") == 0) snprintf(names[i], sizeof names[i], "default");
     for (int i = 0; i < 2; i++)
         for (int j = 0; j < 2 + longrope; j++)
             if (strcmp(names[i], SAME[j][0]) == 0) snprintf(names[i], sizeof names[i], "%s", SAME[j][1]);
@@ -191,8 +195,9 @@ static Status spec_from_config(RopeSpec *spec, const ParamSource *source, Error 
     if (!status) status = numbers_from_config(spec, source, object, what, error);
     if (!status) status = json_read_bool(object, what, "truncate", &spec->truncate, error);
     if (!status) status = json_read_integer(object, what, ORIGINAL, &spec->original_context, error);
-    if (status) return status;
-    return json_read_integer(config, source->path, ORIGINAL, &spec->original_context, error);
+    if (!status) status = json_read_integer(config, source->path, ORIGINAL, &spec->original_context, error);
+    if (status || !source->architecture->rotary_dim_key) return status;
+    return param_integer(source, (Key){"rotary_dim", NULL}, &spec->rotary_dim, error);
 }
 
 void rope_spec_take_keys(const RopeSpec *spec, const ParamSource *source, RopeScaling scaling,
@@ -246,6 +251,23 @@ static RopeFactors factors_from_gguf(const ParamSource *source, const char *name
     return (RopeFactors){.name = name, .tensor = checkpoint_find(source->checkpoint, name)};
 }
 
+// How much sharper queries become far into a text, and which magnitude YaRN has there: llama.cpp takes it for 1 whatever
+// the file says, and files say 1, which is mscale_all_dim beside an mscale of 1.
+static Status temperature_from_gguf(RopeSpec *spec, const ParamSource *source, Error *error) {
+    static const Key SCALE = {NULL, "attention.temperature_scale"},
+                     MULTIPLIER = {NULL, "rope.scaling.yarn_log_multiplier"};
+    char text[KEY_SIZE];
+    double multiplier = 1;
+    spec->temperature_beta = 0;
+    Status status = param_number(source, SCALE, &spec->temperature_beta, error);
+    if (!status) status = param_number(source, MULTIPLIER, &multiplier, error);
+    if (status || strcmp(spec->type, "yarn") != 0) return status;
+    spec->attention_factor = 1;
+    if (multiplier == 1) return STATUS_OK;
+    return error_set(error, STATUS_UNSUPPORTED, "%s: %s is %g; of a YaRN that is not 1 programs disagree",
+                     source->path, source_key(source, MULTIPLIER, text), multiplier);
+}
+
 // As llama.cpp reads them: a factor without a type is linear; attn_factor multiplies the usual magnitude, and is
 // LongRoPE's, which its tensors announce.
 static Status spec_from_gguf(RopeSpec *spec, const ParamSource *source, Error *error) {
@@ -293,7 +315,7 @@ static Status spec_from_gguf(RopeSpec *spec, const ParamSource *source, Error *e
     if (strcmp(type, "longrope") == 0) spec->attention_factor = attention;
     if (strcmp(type, "yarn") == 0)
         spec->attention_factor = attention * (spec->factor > 1 ? 0.1 * log(spec->factor) + 1 : 1);
-    return STATUS_OK;
+    return source->architecture->temperature ? temperature_from_gguf(spec, source, error) : STATUS_OK;
 }
 
 Status rope_spec_read(RopeSpec *spec, const ParamSource *source, Error *error) {

@@ -58,7 +58,7 @@ static const char OF_OTHER_PARTS[] =
     "downsample_factor"
     " do_image_splitting encoder_patch_size max_image_tokens max_num_patches max_pixels_tolerance max_tiles"
     " min_image_tokens min_tiles tile_size use_image_special_tokens use_thumbnail"
-    " vision_start_token_id vision_end_token_id language_model_only ";
+    " vision_start_token_id vision_end_token_id vision_token_id language_model_only ";
 static const char *const OTHER_PARTS[] = {"vision_tower",
                                           "vision_model",
                                           "multi_modal_projector",
@@ -90,7 +90,7 @@ static const char BUFFER[] = "rotary_emb.inv_freq";
 static bool is_ignored(const Architecture *a, const char *key) {
     for (size_t i = 0; i < COUNT(a->ignored); i++)
         if (a->ignored[i] && strcmp(a->ignored[i], key) == 0) return true;
-    return text_is_among(key, HARMLESS_KEYS);
+    return text_is_among(key, HARMLESS_KEYS) || (a->parts_beside && text_is_among(key, OF_OTHER_PARTS));
 }
 
 // ---- reading ---------------------------------------------------------------------------------------------
@@ -263,7 +263,8 @@ static bool is_buffer(const ParamSource *source, const char *name) {
 
 // Whether a tensor is of a part that does not write text, whose name is then in `others`.
 static bool is_of_other_part(const ParamSource *source, const char *name, char *others, size_t size) {
-    for (size_t i = 0; source->whole && i < COUNT(OTHER_PARTS); i++) {
+    const bool has_parts = source->whole || source->architecture->parts_beside;
+    for (size_t i = 0; has_parts && i < COUNT(OTHER_PARTS); i++) {
         const char *part = OTHER_PARTS[i], *last = strrchr(part, '.');
         size_t length = strlen(part), n = strlen(others);
         if (strncmp(name, part, length) != 0 || name[length] != '.') continue;

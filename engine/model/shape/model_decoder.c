@@ -124,6 +124,8 @@ Status model_read_shape(Model *model, const ParamSource *source, Error *error) {
     shape->parallel_residual = a->parallel_residual;
     if (a->deep_norm) shape->normed_residual = sqrtf(2.0f * (float)shape->n_layers);
     shape->norms_turned = a->norms_turned;
+    shape->norms_experts = a->experts.there && !a->experts.beside[0] && a->modules[MODULE_FFN_POST_NORM];
+    shape->gates_attention = a->query_gates || a->modules[MODULE_ATTN_GATE];
     shape->head_layer_norms = a->head_layer_norms && model->qk_norm;
     if (!status && a->parallel_key) {
         status = param_bool(source, (Key){"use_parallel_residual", "use_parallel_residual"},

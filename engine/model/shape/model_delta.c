@@ -293,33 +293,6 @@ static Status read_sizes(DeltaRule *d, const DecoderShape *s, const ParamSource 
     return STATUS_OK;
 }
 
-// GGUF's lists of sections say which of a token's positions in time, height and width a pair turns by, again and again; in a
-// text these are all the same. A pair beyond its section has none (ggml's rope), which no file means.
-static Status check_sections(const Model *model, const ParamSource *source, Error *error) {
-    char text[KEY_SIZE];
-    const char *key = source_gguf_key(source, "rope.dimension_sections", text);
-    const MetaValue *list = source->config ? NULL : checkpoint_meta(source->checkpoint, key);
-    MetaCursor cursor = {0};
-    int64_t sections[3] = {0}, sum = 0;
-    bool fits = list && list->type == META_ARRAY && list->count <= 4;
-    if (!list) return STATUS_OK;
-    unread_take_meta(source, key);
-    for (int i = 0; i < 4 && fits; i++) {
-        MetaValue value = {.type = META_INTEGER};
-        if (i < list->count) fits = checkpoint_meta_next(list, &cursor, &value);
-        fits = fits && value.type == META_INTEGER && value.integer >= 0 && value.integer < 1 << 16;
-        if (i < 3) sections[i] = value.integer;
-        sum += fits ? value.integer : 0;
-    }
-    for (int pair = 0; pair < model->shape.rope.rotary_dim / 2 && fits; pair++)
-        fits = sum > 0 && pair % sum < 3 * sections[pair % sum % 3];
-    return fits ? STATUS_OK
-                : error_set(error, STATUS_UNSUPPORTED,
-                            "%s: %s leaves some of %d pairs of a head without a position, which palaver "
-                            "cannot run",
-                            source->path, key, model->shape.rope.rotary_dim / 2);
-}
-
 // In GGUF the tensors say so, of all layers that recur or of none; norms are simply there.
 static bool has_conv_bias(const Model *model, const ParamSource *source) {
     for (int l = 0; l < model->shape.n_layers; l++)
@@ -357,7 +330,6 @@ Status model_read_delta(Model *model, const ParamSource *source, Error *error) {
     if (!status) status = read_kinds(model, source, heads, error);
     if (!status) status = read_sizes(&delta, s, source, error);
     if (!status && source->architecture->state_space) status = read_conv_bias(model, source, error);
-    if (!status) status = check_sections(model, source, error);
     for (int l = 0; l < s->n_layers && !status; l++) {
         differ |= heads[l].recurs || heads[l].no_mixer || heads[l].no_ffn;
         attends |= !heads[l].recurs && !heads[l].no_mixer;

@@ -33,6 +33,23 @@ static Status read_size(const ParamSource *source, Key key, int64_t usual, int *
     return STATUS_OK;
 }
 
+// A number, or in config.json one for each layer, all the same.
+static Status read_of_all(const ParamSource *source, Key key, int64_t *value, Error *error) {
+    const char *name = source->config ? source_config_key(source, key.hf) : NULL;
+    const json_t *list = name ? json_object_get(source->config, name) : NULL;
+    if (!json_is_array(list)) return param_integer(source, key, value, error);
+    unread_take_key(source, NULL, name);
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *own = json_array_get(list, i);
+        if (!json_is_integer(own) || json_integer_value(own) != json_integer_value(json_array_get(list, 0)))
+            return error_set(error, STATUS_UNSUPPORTED,
+                             "%s: %s[%zu] is another one than the first; palaver runs layers of one number",
+                             source->path, name, i);
+        *value = json_integer_value(own);
+    }
+    return STATUS_OK;
+}
+
 // How many there are and how many a token takes: where config.json is silent, as many as the class has.
 static Status read_counts(const ParamSource *source, Experts *e, Error *error) {
     const ExpertRules *rules = &source->architecture->experts;
@@ -40,8 +57,8 @@ static Status read_counts(const ParamSource *source, Experts *e, Error *error) {
     int64_t n = source->config ? rules->n : INT64_MIN, active = source->config ? rules->n_active : INT64_MIN;
     if (name && json_is_null(json_object_get(source->config, name)))
         return param_refuse_null(source, NULL, name, error);
-    Status status = param_integer(source, ALL, &n, error);
-    if (!status) status = param_integer(source, ACTIVE, &active, error);
+    Status status = read_of_all(source, ALL, &n, error);
+    if (!status) status = read_of_all(source, ACTIVE, &active, error);
     if (status) return status;
     if (n == INT64_MIN || active == INT64_MIN)
         return refuse_absence(source, n == INT64_MIN ? ALL : ACTIVE, error);
@@ -107,7 +124,7 @@ static Status read_jitter(const ParamSource *source, Experts *e, Error *error) {
 static Status read_router(const ParamSource *source, Experts *e, Error *error) {
     static const Key SCORE = {NULL, "expert_gating_func"};
     const ExpertRules *rules = &source->architecture->experts;
-    double scale = 1;
+    double scale = source->config && rules->scale > 0 ? rules->scale : 1;
     char text[KEY_SIZE];
     if (rules->score == ROUTER_SPARSEMIXER) return read_jitter(source, e, error);
     int64_t score = rules->score == ROUTER_SIGMOID ? 2 : 1;
@@ -138,20 +155,22 @@ static Status read_shared(const ParamSource *source, const DecoderShape *shape, 
     const Key count = {rules->shared_count, "expert_shared_count"};
     int64_t n = INT64_MIN;
     char text[KEY_SIZE];
+    const Key size = {NULL, "expert_shared_feed_forward_length"};
     e->shared_size = rules->shared_alike ? e->size : 0;
     if (rules->shared_size)
         return read_size(source, (Key){rules->shared_size, "expert_shared_feed_forward_length"},
                          !source->config && e->beside ? shape->intermediate_size : 0, &e->shared_size, error);
-    if (!rules->shared_count) return STATUS_OK;
+    if (!rules->shared_count)
+        return rules->shared_alike ? read_size(source, size, e->size, &e->shared_size, error) : STATUS_OK;
     Status status = param_integer(source, count, &n, error);
     if (status) return status;
+    if (n == INT64_MIN && !source->config) return read_size(source, size, 0, &e->shared_size, error);
     if (n == INT64_MIN) return refuse_absence(source, count, error);
     if (n < 0 || n > 64)
         return error_set(error, STATUS_FILE, "%s: %s is %lld; palaver takes 0 to 64", source->path,
                          source_key(source, count, text), (long long)n);
     e->shared_size = (int)n * e->size;
-    // GGUF may say the size beside the count: the weights' shapes prove it.
-    const Key size = {NULL, "expert_shared_feed_forward_length"};
+    // GGUF may say the size beside the count, or alone: the weights' shapes prove it.
     return n == 0 ? STATUS_OK : read_size(source, size, e->shared_size, &e->shared_size, error);
 }
 
@@ -191,10 +210,11 @@ bool model_expects_experts(const ParamSource *source, int layer) {
         every = number_of(source, "decoder_sparse_step", 1);
         return !is_listed(json_object_get(source->config, "mlp_only_layers"), layer) && every > 0 &&
                (layer + 1) % every == 0;
+    case EXPERTS_BY_TYPES:
+        if (json_is_array(types)) return type && strcmp(type, "sparse") == 0;
+        // fall through
     case EXPERTS_BEHIND_DENSE:
         return layer >= number_of(source, "first_k_dense_replace", source->architecture->experts.dense);
-    case EXPERTS_BY_TYPES:
-        return types ? type && strcmp(type, "sparse") == 0 : layer > 0;
     case EXPERTS_WITHIN:
         every = number_of(source, "moe_layer_interval", 1),
         last = number_of(source, "moe_layer_end_index", -1);
@@ -218,7 +238,7 @@ static void take_layer_keys(const ParamSource *source) {
         [EXPERTS_IN_ALL] = {NULL},
         [EXPERTS_SPARSE] = {"mlp_only_layers", "decoder_sparse_step"},
         [EXPERTS_BEHIND_DENSE] = {"first_k_dense_replace"},
-        [EXPERTS_BY_TYPES] = {"mlp_layer_types"},
+        [EXPERTS_BY_TYPES] = {"mlp_layer_types", "first_k_dense_replace"},
         [EXPERTS_ALONE] = {NULL},
         [EXPERTS_LISTED] = {"moe_layers", "interleave_moe_layer_step"},
         [EXPERTS_WITHIN] = {"moe_layer_interval", "moe_layer_start_index", "moe_layer_end_index"}};

@@ -150,7 +150,14 @@ static Status take_folder(const ExpertReader *r, Error *error) {
         if (!gate_up || !down) return missing(r, gate_up ? names->all_down : names->gate_up, error);
         const TransposedExperts all = {gate_up, find(r, names->gate_up, "_bias"), down,
                                        find(r, names->all_down, "_bias"), names->halves};
-        const bool in_order = gate_up->method && down->method; // quantised ones are made so
+        const int64_t hidden = r->model->shape.hidden_size, wide = 2 * (int64_t)r->model->shape.experts.size;
+        const bool lies = names->either_way && gate_up->n_dims == 3 && gate_up->shape[2] == hidden;
+        if (lies && hidden == wide)
+            return error_set(
+                error, STATUS_UNSUPPORTED,
+                "%s: %s is as wide as it is high, and may be transposed or not: palaver cannot tell",
+                r->source->path, gate_up->name);
+        const bool in_order = lies || (gate_up->method && down->method); // quantised ones are made so
         if (names->transposed && !in_order)
             return model_turn_experts(r->model, r->source, r->layer, &all, error);
         Status status = take_stacked(r, gate_up, BOTH, 2, error);

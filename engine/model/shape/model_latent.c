@@ -109,10 +109,12 @@ Status model_read_latent(Model *model, const ParamSource *source, Error *error) 
     if (shape->n_kv_heads != 0 && shape->n_kv_heads != shape->n_heads &&
         (source->config || shape->n_kv_heads != 1))
         return model_refuse_kv_heads(shape, source, error);
-    const bool other_head = source->config && shape->head_dim != 0 && shape->head_dim != s.rotary_dim;
-    if (other_head) // transformers' name for what is turned
-        return error_set(error, STATUS_FILE, "%s: head_dim is %d, but qk_rope_head_dim %lld", source->path,
-                         shape->head_dim, (long long)s.rotary_dim);
+    // transformers' name for what is turned, or for that of which it is a part
+    const bool of_whole = source->architecture->partial_rotary;
+    const int64_t head = of_whole ? s.plain_dim + s.rotary_dim : s.rotary_dim;
+    if (source->config && shape->head_dim != 0 && shape->head_dim != head)
+        return error_set(error, STATUS_FILE, "%s: head_dim is %d, but qk_%s_head_dim %lld", source->path,
+                         shape->head_dim, of_whole ? "nope_head_dim + qk_rope" : "rope", (long long)head);
     if (source->config && json_is_null(json_object_get(source->config, "num_key_value_heads")))
         return param_refuse_null(source, NULL, "num_key_value_heads", error);
     shape->latent = (Latent){(int)s.rank, (int)s.q_rank, (int)s.plain_dim, (int)s.value_dim, 1e-6f};

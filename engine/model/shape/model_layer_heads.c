@@ -229,11 +229,15 @@ Status model_read_global_head(Model *model, const ParamSource *source, Error *er
                      ROWS = {"hidden_size_per_layer_input", "embedding_length_per_layer_input"};
     int64_t dim = 512, rows = is_gguf ? 0 : 256, vocab = is_gguf ? model->shape.vocab_size : 262144;
     if (!source->architecture->heads_by_window) return STATUS_OK;
+    const bool tokens =
+        is_gguf || source->architecture->modules[MODULE_TOKEN_GATE]; // of per-layer embeddings
+    if (!tokens) rows = 0;
     Status status =
         is_gguf ? read_gguf_heads(model, source, &dim, error) : param_integer(source, DIM, &dim, error);
     if (!is_gguf) dim = listed_head(source, model->shape.head_dim, dim);
-    if (!status) status = param_integer(source, ROWS, &rows, error);
-    if (!status) status = param_integer(source, (Key){"vocab_size_per_layer_input", NULL}, &vocab, error);
+    if (!status && tokens) status = param_integer(source, ROWS, &rows, error);
+    if (!status && tokens)
+        status = param_integer(source, (Key){"vocab_size_per_layer_input", NULL}, &vocab, error);
     if (!status && rows > 0 && vocab != model->shape.vocab_size)
         status = error_set(error, STATUS_UNSUPPORTED,
                            "%s: vocab_size_per_layer_input is %lld, of a vocabulary of %d; palaver runs "

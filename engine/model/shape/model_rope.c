@@ -114,9 +114,12 @@ static Status read_rotary_dim(Model *model, const RopeSpec *spec, const ParamSou
     const int head_dim = latent                       ? model->shape.rope.rotary_dim
                          : model->global_head_dim > 0 ? model->global_head_dim
                                                       : model->shape.head_dim;
+    // Mistral 4's part is of the head that a latent is expanded to.
+    const int part_of =
+        head_dim + (latent && source->architecture->partial_rotary ? model->shape.latent.plain_dim : 0);
     bool part_ok = spec->rotary_part > 0 && spec->rotary_part <= 1;
     int64_t dim = spec->rotary_dim != 0 ? spec->rotary_dim
-                  : part_ok             ? (int64_t)(whole ? head_dim : head_dim * spec->rotary_part)
+                  : part_ok             ? (int64_t)(whole ? head_dim : part_of * spec->rotary_part)
                                         : 0;
     if (dim < 2 || dim > head_dim || dim % 2 != 0 || (latent && dim != head_dim)) {
         const bool told = spec->rotary_dim != 0,
@@ -239,11 +242,38 @@ static Status read_ratio(RopeSpec *spec, const ParamSource *source, Error *error
     return STATUS_OK;
 }
 
+// The one base of those layers that turn. Layers of several have no code.
+static Status read_bases(const Model *model, RopeSpec *spec, const ParamSource *source, Error *error) {
+    static const char KEY[] = "layer_rope_theta";
+    const json_t *list = json_object_get(source->config, KEY);
+    double only = 0;
+    unread_take_key(source, NULL, KEY);
+    if (!list || json_is_null(list)) return STATUS_OK;
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *base = json_array_get(list, i);
+        const double value = json_number_value(base);
+        if (!json_is_number(base))
+            return error_set(error, STATUS_FILE, "%s: %s[%zu] is no number", source->path, KEY, i);
+        if (only != 0 && value != 0 && value != only)
+            return error_set(error, STATUS_UNSUPPORTED,
+                             "%s: %s has %g and %g; palaver runs layers of one base, and of none (0)",
+                             source->path, KEY, only, value);
+        if (value != 0) only = value;
+    }
+    if (json_array_size(list) != (size_t)model->shape.n_layers)
+        return error_set(error, STATUS_FILE, "%s: %s should be a list of %d numbers", source->path, KEY,
+                         model->shape.n_layers);
+    if (only != 0) spec->base = only;
+    return STATUS_OK;
+}
+
 static Status read_rope(Model *model, RopeSpec *spec, const ParamSource *source, Error *error) {
     const bool is_gguf = !source->config, by_window = source->architecture->rope_rule == ROPE_BY_WINDOW;
     spec->layers = by_window && !is_gguf ? "full_attention" : NULL;
     Status status = rope_spec_read(spec, source, error);
     if (!status && source->architecture->rope_ratio) status = read_ratio(spec, source, error);
+    if (!status && source->architecture->rope_rule == ROPE_BY_BASES && source->config)
+        status = read_bases(model, spec, source, error);
     if (!status && source->architecture->rope_alpha) status = read_alpha(model, spec, source, error);
     if (!status) status = find_scheme(model, spec, source, error);
     if (!status) status = read_rotary_dim(model, spec, source, error);
@@ -288,7 +318,10 @@ Status model_read_positions(Model *model, const ParamSource *source, Error *erro
                      .truncate = source->config || !a->gguf_yarn_whole};
     model->shape.rope.magnitude = 1;
     model->rope_factor = 1;
-    if (a->positions == POSITIONS_ROPE) return read_rope(model, &spec, source, error);
+    if (a->positions == POSITIONS_ROPE) {
+        Status status = read_rope(model, &spec, source, error);
+        return status ? status : model_check_sections(model, source, error);
+    }
     model->shape.alibi = a->positions == POSITIONS_ALIBI;
     model->shape.alibi_scaled = model->shape.alibi && a->scaled_alibi;
     Status status = read_context(model, &spec, source, error);

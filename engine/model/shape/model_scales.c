@@ -94,11 +94,18 @@ Status model_read_scales(Model *model, const ParamSource *source, Error *error) 
     double residual = or_one(scales.residual), over = or_one(scales.logits_over);
     if (source->config && scales.depth > 0) residual = scales.depth / sqrt(shape->n_layers);
     if (source->config && scales.width > 0) over = shape->hidden_size / scales.width;
-    shape->embedding_scale = (float)(a->embedding_root ? sqrt(shape->hidden_size) : or_one(scales.embedding));
+    bool root = a->embedding_root && (!source->config || !a->embedding_root_key);
+    if (a->embedding_root_key) {
+        status = param_bool(source, (Key){a->embedding_root_key, NULL}, &root, error);
+        if (status) return status;
+    }
+    shape->embedding_scale = (float)(root ? sqrt(shape->hidden_size) : or_one(scales.embedding));
     shape->attention_scale = (float)attention_scale(shape, source, &scales);
     shape->attention_cap = (float)or_none(scales.attention_cap);
     shape->logit_cap = (float)or_none(scales.logit_cap);
     shape->logit_scale = (float)(or_one(scales.logits) / over);
+    if (a->modules[MODULE_ATTN_POST_NORM] && residual != 1) // the norms of what is added have it
+        model->multipliers.post_norms = residual, residual = 1;
     status = model_read_multipliers(model, source, &residual, error);
     const Key key = {source->config && scales.depth > 0 ? "scale_depth" : "residual_multiplier",
                      "residual_scale"};

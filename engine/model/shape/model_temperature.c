@@ -47,8 +47,12 @@ Status model_read_temperature(Model *model, const RopeSpec *spec, const ParamSou
                          source->path);
     if (beta == 0) return STATUS_OK;
     if (!(beta > 0 && beta < 1e3) || spec->original_context < 1)
-        return error_set(error, STATUS_FILE, "%s: llama_4_scaling_beta is %g, of a trained context of %lld",
-                         source->path, beta, (long long)spec->original_context);
+        return error_set(error, STATUS_FILE, "%s: %s is %g, of a trained context of %lld", source->path,
+                         source->config ? "llama_4_scaling_beta" : "attention.temperature_scale", beta,
+                         (long long)spec->original_context);
+    if (model->shape.latent.rank > 0 && model->shape.latent.q_rank == 0)
+        return error_set(error, STATUS_UNSUPPORTED,
+                         "%s: queries without q_lora_rank that grow sharper far into a text", source->path);
     model->shape.temperature_beta = (float)beta;
     model->shape.temperature_length = (int)spec->original_context;
     return STATUS_OK;

@@ -67,10 +67,11 @@ static Status apply_layer_types(Model *model, const ParamSource *source, int win
     return status;
 }
 
-// All layers but every period-th; 0: all.
-static void fill_periods(Model *model, int64_t period, int window) {
+// All layers but every period-th, or but the first of every period; 0: all.
+static void fill_periods(Model *model, const ParamSource *source, int64_t period, int window) {
+    const int64_t ahead = source->architecture->window_behind ? 0 : 1;
     for (int i = 0; i < model->shape.n_layers; i++)
-        model->attention_windows[i] = period == 0 || (i + 1) % period != 0 ? window : 0;
+        model->attention_windows[i] = period == 0 || (i + ahead) % period != 0 ? window : 0;
 }
 
 static Status periodic_windows(Model *model, const ParamSource *source, int window, Error *error) {
@@ -78,7 +79,7 @@ static Status periodic_windows(Model *model, const ParamSource *source, int wind
     int64_t period = source->architecture->window_period;
     const json_t *types = json_object_get(source->config, "layer_types");
     if (json_is_array(types)) // it decides, whatever the pattern says
-        unread_take_key(source, NULL, PATTERN);
+        unread_take_key(source, NULL, source_config_key(source, PATTERN));
     else {
         Status status = param_integer(source, (Key){PATTERN, NULL}, &period, error);
         if (status) return status;
@@ -88,18 +89,19 @@ static Status periodic_windows(Model *model, const ParamSource *source, int wind
     if (window == 0 && !json_is_array(types))
         return error_set(error, STATUS_FILE, "%s: layers have windows, but sliding_window is null",
                          source->path);
-    fill_periods(model, period, window);
+    fill_periods(model, source, period, window);
     return apply_layer_types(model, source, window, error);
 }
 
 static Status windows_from_config(Model *model, const ParamSource *source, int window, Error *error) {
     const Architecture *a = source->architecture;
     if (a->window_rule == WINDOW_PERIODIC) return periodic_windows(model, source, window, error);
+    if (a->window_rule == WINDOW_LISTED) return apply_layer_types(model, source, window, error);
     bool upper = a->window_rule == WINDOW_UPPER_LAYERS, used = a->window_rule == WINDOW_EVERY_LAYER;
     // The classes that have no window must not be asked for one; those that always have one do not look at the switch
     // (transformers' MistralConfig). Without a window it means nothing.
-    bool asked = upper ? false : is_window(model, window);
-    int64_t first = DEFAULT_MAX_WINDOW_LAYERS;
+    bool asked = upper ? a->unasked_window_layers > 0 : is_window(model, window);
+    int64_t first = a->unasked_window_layers > 0 ? a->unasked_window_layers : DEFAULT_MAX_WINDOW_LAYERS;
     Status status = param_bool(source, (Key){"use_sliding_window", NULL}, &asked, error);
     if (!status) status = param_integer(source, (Key){"max_window_layers", NULL}, &first, error);
     if (status) return status;
@@ -126,14 +128,14 @@ static Status windows_from_gguf(Model *model, const ParamSource *source, int win
     if (found && found->type == META_INTEGER) { // a period
         if (!(found->number >= 0 && found->number <= MODEL_MAX_LAYERS))
             return error_set(error, STATUS_FILE, "%s: %s is %g", source->path, key, found->number);
-        fill_periods(model, (int64_t)found->number, window);
+        fill_periods(model, source, (int64_t)found->number, window);
         return STATUS_OK;
     }
     bool periodic = source->architecture->window_rule == WINDOW_PERIODIC;
     Status status = checkpoint_get_array(source->checkpoint, key, META_BOOL, &pattern, error);
     if (status) return status;
     if (!pattern && periodic) {
-        fill_periods(model, source->architecture->window_period, window);
+        fill_periods(model, source, source->architecture->window_period, window);
         return STATUS_OK;
     }
     MetaCursor cursor = {0};
@@ -223,6 +225,27 @@ static Status list_ropes(Model *model, const ParamSource *source, Error *error) 
     return STATUS_OK;
 }
 
+// Those that have a base, in config.json, or are said to turn, in GGUF; without a list all do.
+static Status list_turning(Model *model, const ParamSource *source, Error *error) {
+    char text[KEY_SIZE];
+    const char *key = source->config ? NULL : source_gguf_key(source, "attention.rope_pattern", text);
+    const json_t *bases = source->config ? json_object_get(source->config, "layer_rope_theta") : NULL;
+    const MetaValue *pattern = NULL;
+    MetaCursor cursor = {0};
+    Status status =
+        key ? checkpoint_get_array(source->checkpoint, key, META_BOOL, &pattern, error) : STATUS_OK;
+    if (key) unread_take_meta(source, key);
+    for (int i = 0; i < model->shape.n_layers && !status; i++) {
+        MetaValue turns = {.flag = true};
+        if (pattern && !checkpoint_meta_next(pattern, &cursor, &turns))
+            status = error_set(error, STATUS_FILE, "%s: %s has %lld elements for %d layers", source->path,
+                               key, (long long)pattern->count, model->shape.n_layers);
+        if (json_is_array(bases)) turns.flag = json_number_value(json_array_get(bases, (size_t)i)) != 0;
+        model->layer_ropes[i] = turns.flag ? 0 : -1;
+    }
+    return status;
+}
+
 // Whether all turn or none does.
 static Status read_switch(const ParamSource *source, bool *turns, Error *error) {
     static const Key KEY = {"position_embedding_type", NULL};
@@ -255,6 +278,7 @@ Status model_read_layer_ropes(Model *model, const ParamSource *source, Error *er
                    ? status
                    : read_chunks(model, source, error);
     }
+    if (rule == ROPE_BY_BASES) return list_turning(model, source, error);
     for (int i = 0; i < model->shape.n_layers; i++) {
         bool slides = model->attention_windows[i] > 0;
         model->layer_ropes[i] = rule == ROPE_BY_WINDOW ? slides : slides ? 0 : -1;

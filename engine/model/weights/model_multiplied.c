@@ -12,8 +12,6 @@ typedef struct Multiplied {
     double by[3];
 } Multiplied;
 
-enum { MOST = 4 }; // of a layer
-
 static int64_t elements(const Matrix *m) {
     return m->data ? m->rows * m->cols : 0;
 }
@@ -42,15 +40,19 @@ Status model_multiply_layer(Model *model, int layer, Error *error) {
     const DeltaRule *d = &s->delta;
     const int64_t keys = (int64_t)d->n_key_heads * d->key_dim * d->taps, values = delta_width(d) * d->taps;
     const bool recurs = layer_heads(s, layer).recurs;
-    const Multiplied all[MOST] = {
+    const Multiplied behind[] = {{&w->attn_post_norm, 1, {s->hidden_size}, {by->post_norms}},
+                                 {&w->ffn_post_norm, 1, {s->hidden_size}, {by->post_norms}}};
+    const Multiplied before[] = {
         {&w->attn_norm, 1, {s->hidden_size}, {recurs ? by->state_norm : by->attention_norm}},
         {&w->ffn_norm, 1, {s->hidden_size}, {by->ffn_norm}},
         {&w->w_decay, 1, {d->n_value_heads * (int64_t)s->hidden_size}, {by->decay}},
         {recurs ? &w->conv : NULL, 3, {keys, keys, values}, {by->queries, by->keys, by->values}},
     };
+    const Multiplied *all = by->post_norms != 0 ? behind : before;
+    const int n_all = by->post_norms != 0 ? 2 : sizeof before / sizeof *before;
     int64_t n = 0;
-    if (by->ffn_norm == 0) return STATUS_OK; // nothing is multiplied
-    for (int i = 0; i < MOST; i++) n += all[i].m ? elements(all[i].m) : 0;
+    if (by->ffn_norm == 0 && by->post_norms == 0) return STATUS_OK; // nothing is multiplied
+    for (int i = 0; i < n_all; i++) n += all[i].m ? elements(all[i].m) : 0;
     if (!model->multiplied) model->multiplied = calloc((size_t)s->n_layers, sizeof *model->multiplied);
     float *memory = malloc((size_t)n * sizeof *memory);
     if (!model->multiplied || !memory) {
@@ -60,7 +62,7 @@ Status model_multiply_layer(Model *model, int layer, Error *error) {
     }
     model->multiplied[layer] = memory;
     Status status = STATUS_OK;
-    for (int i = 0; i < MOST && !status; i++) {
+    for (int i = 0; i < n_all && !status; i++) {
         const int64_t own = all[i].m ? elements(all[i].m) : 0;
         if (own > 0) status = multiply(model, &all[i], memory, error);
         memory += own;

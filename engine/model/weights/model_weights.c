@@ -21,6 +21,7 @@ typedef enum Dim {
     DIM_GATE_UP,
     DIM_VOCAB,
     DIM_POSITIONS,
+    DIM_GATE,     // of what attention gives
     DIM_ATTENDED, // what wo takes
     DIM_Q_RANK,   // of latent attention, as the following
     DIM_RANK,
@@ -50,6 +51,7 @@ static const WeightInfo LAYER_WEIGHTS[] = {
     {MODULE_QKV, LAYER(wq), LAYER(bq), DIM_QKV, DIM_HIDDEN, BIAS_QKV},
     {MODULE_Q_NORM, LAYER(q_norm), 0, DIM_NONE, DIM_Q_NORM, 0},
     {MODULE_K_NORM, LAYER(k_norm), 0, DIM_NONE, DIM_K_NORM, 0},
+    {MODULE_ATTN_GATE, LAYER(attn_gate), 0, DIM_GATE, DIM_HIDDEN, 0},
     {MODULE_O, LAYER(wo), LAYER(bo), DIM_HIDDEN, DIM_ATTENDED, BIAS_O},
     {MODULE_ATTN_POST_NORM, LAYER(attn_post_norm), 0, DIM_NONE, DIM_HIDDEN, 0},
     {MODULE_FFN_NORM, LAYER(ffn_norm), LAYER(ffn_norm_bias), DIM_NONE, DIM_HIDDEN, BIAS_NORM},
@@ -120,6 +122,8 @@ static int64_t dim_size(const Reader *r, Dim dim) {
         return shape->vocab_size;
     case DIM_POSITIONS:
         return shape->n_positions + r->architecture->position_offset;
+    case DIM_GATE:
+        return q;
     case DIM_ATTENDED:
         return shape->latent.rank > 0 ? decoder_attended_width(shape) : q;
     case DIM_Q_RANK:

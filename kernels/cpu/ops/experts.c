@@ -143,12 +143,23 @@ static void add_both(const CpuBackend *cpu, const Layer *layer, float *dense, fl
     }
 }
 
+// x += norm(sums), [n_tokens, hidden_size] and overwritten.
+static void add_normed(const CpuBackend *cpu, Norm norm, float *sums, float *x) {
+    const int64_t hidden = cpu->shape->hidden_size;
+    for (int64_t t = 0; t < cpu->n_tokens; t++, sums += hidden, x += hidden) {
+        cpu_norm_row(cpu, norm, sums, sums);
+        for (int64_t i = 0; i < hidden; i++) x[i] += sums[i];
+    }
+}
+
 void cpu_experts_down(CpuBackend *cpu, const Layer *layer, const float *g, float *x) {
     const Experts *e = &cpu->shape->experts;
     const LayerWeights *w = &layer->weights;
     const int64_t all = (int64_t)cpu->n_tokens * cpu->shape->hidden_size;
-    float *dense = e->beside ? cpu->token_part : x, *experts = e->beside ? dense + all : x;
-    if (e->beside) memset(dense, 0, (size_t)(2 * all) * sizeof *dense);
+    const Norm none = {0}, behind = e->beside ? none : cpu_norm_behind(cpu, layer->ffn_post_norm);
+    const bool apart = e->beside || behind.weight;
+    float *dense = apart ? cpu->token_part : x, *experts = e->beside ? dense + all : dense;
+    if (apart) memset(dense, 0, (size_t)(e->beside ? 2 * all : all) * sizeof *dense);
     const int64_t n_pairs = (int64_t)cpu->n_tokens * e->n_active;
     const Matrix *down = &w->w_down, *shared = &w->shared_down;
     if (shared->data) {
@@ -161,4 +172,5 @@ void cpu_experts_down(CpuBackend *cpu, const Layer *layer, const float *g, float
     run.in = cpu_activations(cpu, g, n_pairs, e->size, &down, 1);
     threads_run(cpu->threads, run.n_parts, down_part, &run);
     if (e->beside) add_both(cpu, layer, dense, experts, x);
+    if (behind.weight) add_normed(cpu, behind, dense, x);
 }

@@ -3,6 +3,7 @@
 #include "kernels/cpu/cache/kv.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/loops/rope.h"
+#include "kernels/temperature.h"
 
 #include <string.h>
 
@@ -36,12 +37,15 @@ static void store_token(void *context, int64_t token, int thread) {
     kv_store(c->cpu->loops, c->kv, &(KvRow){KV_KEYS, c->cpu->slots[token], 0, s->head_dim}, row);
 }
 
+// What makes queries sharper can multiply what they are made of.
 static void norm_query(void *context, int64_t token, int thread) {
     const Heads *c = context;
     const Latent *l = &c->cpu->shape->latent;
     float *row = c->cpu->q_down + token * l->q_rank;
     (void)thread;
     c->cpu->loops->rms_norm(row, c->layer->q_down_norm, l->q_rank, l->norm_eps, row);
+    if (!layer_is_tempered(c->cpu->shape, c->kv)) return;
+    for (int i = 0; i < l->q_rank; i++) row[i] *= c->cpu->temperatures[token];
 }
 
 // `n` elements of a head of every token, `stride` apart, one below the other for a product.

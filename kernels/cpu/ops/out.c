@@ -22,8 +22,7 @@ static void norm_residual(const CpuBackend *cpu, Norm norm, float *x) {
     if (cpu->shape->normed_residual != 0) threads_run(cpu->threads, cpu->n_tokens, norm_residual_row, &r);
 }
 
-// A norm behind a part; of a share of the part none.
-static Norm norm_behind(const CpuBackend *cpu, Norm norm) {
+Norm cpu_norm_behind(const CpuBackend *cpu, Norm norm) {
     const Norm none = {0};
     return cpu->shape->adds_shares ? none : norm;
 }
@@ -35,8 +34,8 @@ Status cpu_out(Backend *backend, const Layer *layer, const void *y, void *x, Err
     if (cpu->shape->latent.rank > 0) y = cpu_latent_values(cpu, layer, y);
     Activations activations = cpu_activations(cpu, y, cpu->n_tokens, wo->cols, &wo, 1);
     norm_residual(cpu, layer->attn_norm, x);
-    cpu_add_linear(cpu, &(AddedLinear){wo, layer->bo, norm_behind(cpu, layer->attn_post_norm)}, &activations,
-                   x);
+    cpu_add_linear(cpu, &(AddedLinear){wo, layer->bo, cpu_norm_behind(cpu, layer->attn_post_norm)},
+                   &activations, x);
     return STATUS_OK;
 }
 
@@ -49,7 +48,7 @@ Status cpu_down(Backend *backend, const Layer *layer, const void *g, void *x, Er
         cpu_experts_down(cpu, layer, g, x);
     } else {
         Activations activations = cpu_activations(cpu, g, cpu->n_tokens, w->cols, &w, 1);
-        cpu_add_linear(cpu, &(AddedLinear){w, layer->b_down, norm_behind(cpu, layer->ffn_post_norm)},
+        cpu_add_linear(cpu, &(AddedLinear){w, layer->b_down, cpu_norm_behind(cpu, layer->ffn_post_norm)},
                        &activations, x);
     }
     if (layer->weights.token_gate.data) cpu_add_token_rows(cpu, layer, x);

@@ -110,7 +110,10 @@ static void expect_attention(const DecoderShape *s, Layer *layer, Checklist *lis
                of_keys = needed == REQUIRED && s->heads_of_layers ? OPTIONAL : needed,
                plain = latent ? NEVER : OPTIONAL, of_taps = mixes(s, w) && heads.convolves ? REQUIRED : NEVER,
                tap_bias = of_taps == REQUIRED ? OPTIONAL : NEVER, of_norms = heads.convolves ? NEVER : plain,
-               of_gate = mixes(s, w) && s->heads_of_layers && !heads.convolves ? OPTIONAL : NEVER;
+               of_gate =
+                   mixes(s, w) && (s->heads_of_layers || s->gates_attention) && !heads.convolves && !latent
+                       ? OPTIONAL
+                       : NEVER;
     const int64_t hidden = s->hidden_size,
                   q_width = latent ? decoder_query_width(s) : (int64_t)s->n_heads * heads.head_dim,
                   kv_width = layer_key_rows(&heads), taps = s->convolution.taps,
@@ -215,9 +218,10 @@ static void expect_feed_forward(const DecoderShape *s, Layer *layer, Checklist *
                         : feeds(s, w) ? OPTIONAL
                                       : NEVER,
                gate_bias = w->w_gate.data ? OPTIONAL : NEVER,
-               post_norm = !experts    ? OPTIONAL
-                           : e->beside ? REQUIRED
-                                       : NEVER,
+               post_norm = !experts           ? OPTIONAL
+                           : e->beside        ? REQUIRED
+                           : s->norms_experts ? OPTIONAL
+                                              : NEVER,
                of_tokens = s->token_size ? REQUIRED : NEVER;
     Norm *norm = &layer->ffn_norm;
     const Expected rows[] = {

@@ -310,13 +310,23 @@ static Status add_experts(CudaBackend *cuda, const Layer *layer, const void *g, 
 
 Status experts_down(CudaBackend *cuda, const Layer *layer, const void *g, float *x, Error *error) {
     const bool beside = cuda->shape->experts.beside;
-    const int64_t all = (int64_t)cuda->step.n_tokens * cuda->shape->hidden_size;
-    float *dense = beside ? cuda->scratch.routes.beside : x, *experts = beside ? dense + all : x;
-    Status status = beside ? out_clear(cuda, 2 * all, dense, error) : STATUS_OK;
+    const Norm behind = beside ? Norm{} : out_norm_behind(cuda, layer->ffn_post_norm);
+    const int n = cuda->step.n_tokens;
+    const int64_t all = (int64_t)n * cuda->shape->hidden_size;
+    float *dense = beside          ? cuda->scratch.routes.beside
+                   : behind.weight ? (float *)cuda->scratch.normed // where none of their inputs lies
+                                   : x;
+    float *experts = beside ? dense + all : dense;
+    Status status = dense != x ? out_clear(cuda, beside ? 2 * all : all, dense, error) : STATUS_OK;
+    if (behind.weight) cuda->step.normed = NULL;
     if (!status) status = add_experts(cuda, layer, g, experts, error);
     cuda->step.chosen.down = cuda->step.chosen.gate_up;
-    if (status || layer->shared_gate_up.rows == 0) return status;
-    Gemm gemm = {&layer->shared_down, shared_g(cuda, (void *)g), cuda->step.n_tokens, EPILOGUE_ADD, dense};
-    status = cuda_gemm(cuda, &gemm, error);
-    return status || !beside ? status : add_both(cuda, layer, x, error);
+    if (!status && layer->shared_gate_up.rows > 0) {
+        Gemm gemm = {&layer->shared_down, shared_g(cuda, (void *)g), n, EPILOGUE_ADD, dense};
+        status = cuda_gemm(cuda, &gemm, error);
+    }
+    if (status) return status;
+    return beside          ? add_both(cuda, layer, x, error)
+           : behind.weight ? cuda_add_normed(cuda, dense, n, behind, x, error)
+                           : STATUS_OK;
 }

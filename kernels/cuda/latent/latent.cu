@@ -3,6 +3,7 @@
 #include "kernels/cuda/device/ptx.cuh"
 #include "kernels/cuda/device/reduce.cuh"
 #include "kernels/cuda/rope.cuh"
+#include "kernels/temperature.h"
 
 // Rows that qkv's first GEMM has left: [queries, or what becomes of q_down | latent | rotary part].
 struct LatentRows {
@@ -11,6 +12,8 @@ struct LatentRows {
     bool interleaved;
     float eps;
     const float *q_norm, *latent_norm;
+    const float *
+        temperatures; // [n_tokens] that queries are multiplied by, as what they are made of; NULL: they are not
     const float2 *rope; // [n_tokens, rotary_dim/2]; NULL: nothing is turned
     const int32_t *slots;
     KvLayer kv;
@@ -42,7 +45,8 @@ __global__ void __launch_bounds__(256)
     let_next_begin();
     kernels_before();
     if (a.q_rank > 0) {
-        const float scale = norm_scale(row, a.q_rank, a.eps, sums);
+        const float temperature = a.temperatures ? a.temperatures[token] : 1,
+                    scale = norm_scale(row, a.q_rank, a.eps, sums) * temperature;
         for (int i = threadIdx.x; i < a.q_rank; i += 256)
             low[(int64_t)token * a.q_rank + i] = from_float<T>(to_float(row[i]) * scale * a.q_norm[i]);
     }
@@ -66,12 +70,19 @@ static Status store_latents(CudaBackend *cuda, const Layer *layer, const KvLayer
     const DecoderShape *s = cuda->shape;
     const Latent *l = &s->latent;
     const int n = cuda->step.n_tokens;
-    LatentRows a = {layer->qkv.rows,    layer->qkv.rows - s->head_dim,
-                    l->q_rank,          l->rank,
-                    s->rope.rotary_dim, s->rope.kind == ROPE_INTERLEAVED,
-                    l->norm_eps,        layer->q_down_norm,
-                    layer->latent_norm, kv->rope < 0 ? NULL : cuda_turns(cuda, kv),
-                    cuda->step.slots,   *kv};
+    LatentRows a = {layer->qkv.rows,
+                    layer->qkv.rows - s->head_dim,
+                    l->q_rank,
+                    l->rank,
+                    s->rope.rotary_dim,
+                    s->rope.kind == ROPE_INTERLEAVED,
+                    l->norm_eps,
+                    layer->q_down_norm,
+                    layer->latent_norm,
+                    cuda->step.tempered && layer_is_tempered(s, kv) ? cuda->step.temperatures : NULL,
+                    kv->rope < 0 ? NULL : cuda_turns(cuda, kv),
+                    cuda->step.slots,
+                    *kv};
     cudaError_t code;
     WITH_OPERAND(cuda, (code = launch_dependent(cuda, store_latents_kernel<T>, n, 256, 0, a,
                                                 (const T *)cuda->scratch.wide, (T *)cuda->scratch.low)));

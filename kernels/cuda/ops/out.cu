@@ -51,8 +51,7 @@ Status out_add(CudaBackend *cuda, Gemm *gemm, const float *bias, Norm norm, cons
     return status ? status : cuda_add_normed(cuda, sums, n, norm, x, error);
 }
 
-// A norm behind a part; of a share of the part none.
-static Norm norm_behind(const CudaBackend *cuda, Norm norm) {
+Norm out_norm_behind(const CudaBackend *cuda, Norm norm) {
     return cuda->shape->adds_shares ? Norm{} : norm;
 }
 
@@ -65,7 +64,8 @@ Status cuda_out(Backend *backend, const Layer *layer, const void *y, void *x, Er
         gemm.next = &layer->gate_up, gemm.next_norm = layer->ffn_norm.weight;
     Status status = cuda->shape->latent.rank > 0 ? latent_values(cuda, layer, y, &y, error) : STATUS_OK;
     if (!status) status = cuda_norm_residual(cuda, layer->attn_norm, (float *)x, error);
-    if (!status) status = out_add(cuda, &gemm, layer->bo, norm_behind(cuda, layer->attn_post_norm), y, error);
+    if (!status)
+        status = out_add(cuda, &gemm, layer->bo, out_norm_behind(cuda, layer->attn_post_norm), y, error);
     return status ? error_prefix(error, "out: ") : STATUS_OK;
 }
 
@@ -75,9 +75,9 @@ Status cuda_down(Backend *backend, const Layer *layer, const void *g, void *x, E
     gemm.y = x, gemm.order = layer->orders.down, gemm.chosen = &cuda->step.chosen.down;
     Status status = cuda_norm_residual(cuda, layer->ffn_norm, (float *)x, error);
     if (!status)
-        status = layer->router
-                     ? experts_down(cuda, layer, g, (float *)x, error)
-                     : out_add(cuda, &gemm, layer->b_down, norm_behind(cuda, layer->ffn_post_norm), g, error);
+        status = layer->router ? experts_down(cuda, layer, g, (float *)x, error)
+                               : out_add(cuda, &gemm, layer->b_down,
+                                         out_norm_behind(cuda, layer->ffn_post_norm), g, error);
     if (!status) status = token_rows_end_layer(cuda, layer, (float *)x, error);
     return status ? error_prefix(error, "down: ") : STATUS_OK;
 }

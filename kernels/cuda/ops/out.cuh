@@ -8,6 +8,9 @@
 // bias. With them scratch.normed is written.
 Status out_add(CudaBackend *cuda, Gemm *gemm, const float *bias, Norm norm, const void *y, Error *error);
 
+// A norm behind a part; of a share of the part none, for all are normed once they are added up.
+Norm out_norm_behind(const CudaBackend *cuda, Norm norm);
+
 // n float32 zeros, a multiple of 4.
 Status out_clear(const CudaBackend *cuda, int64_t n, float *x, Error *error);
 

@@ -215,10 +215,10 @@ static Status check_experts(const DecoderShape *s, const LayerWeights *h, Error 
     Status status = layout_check_matrix("router", &h->router, s->experts.n, hidden, error);
     const bool norms_beside = h->router_norm.data && h->expert_norm.data && h->shared_post_norm.data &&
                               h->expert_post_norm.data && h->ffn_post_norm.data && h->shared_up.data;
-    if (!status && (!h->ffn_norm.data || (s->experts.beside ? !norms_beside : h->ffn_post_norm.data != NULL)))
+    if (!status && (!h->ffn_norm.data || (s->experts.beside && !norms_beside)))
         status = error_set(error, STATUS_UNSUPPORTED,
-                           "cuda: experts without a norm before them, or with one behind that is not of both "
-                           "them and a dense part");
+                           "cuda: experts without a norm before them, or beside a dense part without all of "
+                           "theirs");
     const bool gated = h->w_gate.data;
     if (!status && !gated && (h->b_up.data || h->b_down.data || s->experts.size % 2))
         status = error_set(error, STATUS_UNSUPPORTED, "cuda: biases of experts without gates");

@@ -152,7 +152,7 @@ static const struct {
 } REFUSED[] = {
     {{.architecture = "gemma9"},
      STATUS_UNSUPPORTED,
-     "architecture \"gemma9\" (general.architecture) is unknown to palaver; it knows llama"},
+     "architecture \"gemma9\" (general.architecture) is unknown to palaver; it knows gemma, and others"},
     {{.meta = meta_adapter, .n_meta = 1},
      STATUS_UNSUPPORTED,
      "tiny.gguf: general.type is \"adapter\": the file"},

@@ -11,8 +11,9 @@ static const struct {
 } REFUSED[] = {
     {"{\"model_type\": \"absent\"}", STATUS_FILE, "does not name its architecture"},
     {"{\"model_type\": \"gpt9\"}", STATUS_UNSUPPORTED,
-     "\"gpt9\" (model_type) is unknown to palaver; it knows llama, mistral, ministral3, qwen2, qwen3, phi3, "
-     "smollm3, "},
+     "\"gpt9\" (model_type) is unknown to palaver; it knows gptj, and others that its README lists"},
+    {"{\"model_type\": \"perceiver\"}", STATUS_UNSUPPORTED,
+     "\"perceiver\" (model_type) is unknown to palaver; its README lists those that it knows"},
     {"{\"model_type\": \"a\\u001b[31mb\"}", STATUS_UNSUPPORTED, "\"a\\x1b[31mb\""},
     {"{\"model_type\": \"modèle\\u009b\\u202e\"}", STATUS_UNSUPPORTED, "\"modèle\\u009b\\u202e\""},
     {"{\"hidden_act\": \"\\u001b[31m\"}", STATUS_UNSUPPORTED, "hidden_act \"\\x1b[31m\""},

@@ -14,7 +14,7 @@
 
 typedef struct Whole {
     const char *root, *text;  // the golden model
-    const char *type, *class; // of the whole
+    const char *type, *class; // of the whole; NULL: its tensors are under their own names
     bool within;              // names as transformers 5 writes them, else 4
 } Whole;
 
@@ -27,6 +27,11 @@ static const Whole WHOLES[] = {
     {GOLDEN_DENSE, "gemma4", "gemma4", "Gemma4ForConditionalGeneration", true},
     {GOLDEN_DENSE, "gemma4-e", "gemma4", "Gemma4ForConditionalGeneration", true},
     {GOLDEN_DENSE, "gemma4-moe", "gemma4", "Gemma4ForConditionalGeneration", true},
+    {GOLDEN_DENSE, "gemma4-unified", "gemma4_unified", "Gemma4UnifiedForConditionalGeneration", true},
+    {GOLDEN_DENSE, "qwen2_vl", "qwen2_vl", "Qwen2VLForConditionalGeneration", true},
+    {GOLDEN_DENSE, "qwen3_vl", "qwen3_vl", "Qwen3VLForConditionalGeneration", true},
+    {GOLDEN_EXPERTS, "qwen3_vl_moe", "qwen3_vl_moe", "Qwen3VLMoeForConditionalGeneration", true},
+    {GOLDEN_LATENT, "mistral4", "mistral3", "Mistral3ForConditionalGeneration", false},
     {GOLDEN_CONVOLUTION, "lfm2", "lfm2_vl", "Lfm2VlForConditionalGeneration", true},
     {GOLDEN_DELTA, "qwen3_5", "qwen3_5", "Qwen3_5ForConditionalGeneration", true},
     {GOLDEN_DELTA, "qwen3_5_moe", "qwen3_5_moe", "Qwen3_5MoeForConditionalGeneration", true},
@@ -35,7 +40,9 @@ static const Whole WHOLES[] = {
 // "model.layers.0.…" as a part of a whole.
 static void part_name(const Whole *w, const char *name, char *part, size_t size) {
     const bool of_base = strncmp(name, "model.", 6) == 0;
-    if (!w->within)
+    if (!w->type)
+        snprintf(part, size, "%s", name);
+    else if (!w->within)
         snprintf(part, size, "language_model.%s", name);
     else
         snprintf(part, size, "%s%s", of_base ? "model.language_model." : "", of_base ? name + 6 : name);
@@ -96,6 +103,16 @@ static char *whole_folder(const Whole *w, const char *change, const char *furthe
     return folder;
 }
 
+// The folder of a text with another part beside it; the config is given away.
+static char *flat_folder(json_t *config, const char *further) {
+    char *folder = folder_new(), *written = json_dumps(config, 0);
+    folder_write_text(folder, "config.json", written);
+    write_weights(&(Whole){GOLDEN_DENSE, "qwen2_vl", NULL, NULL, false}, further, folder);
+    free(written);
+    json_decref(config);
+    return folder;
+}
+
 static Status open_whole(const char *folder, Engine **engine, Error *error) {
     Model *model = NULL;
     *engine = NULL;
@@ -106,28 +123,48 @@ static Status open_whole(const char *folder, Engine **engine, Error *error) {
     return engine_open_model(model, &options, engine, error);
 }
 
+// A folder, removed behind it, has the logits of the golden model, and says that it has other parts.
+static void check_logits(const char *root, const char *text, char *folder, const char *parts) {
+    Engine *engine;
+    GoldenSet set;
+    Error error = {0};
+    if (golden_model_read(root, text, &set, &error)) fail_msg("%s", error.message);
+    if (open_whole(folder, &engine, &error)) fail_msg("%s: %s", text, error.message);
+    assert_string_equal(engine_model(engine)->other_parts, parts);
+    const GoldenCase *c = &set.cases[0];
+    size_t count = (size_t)(c->n - c->from) * (size_t)c->vocab;
+    float *logits = malloc(count * sizeof *logits);
+    if (golden_model_evaluate(engine, c, 7, logits, &error)) fail_msg("%s", error.message);
+    double distance = golden_distance(logits, c->expected, count);
+    if (!(distance <= 1e-5)) fail_msg("%s: relative error %g", text, distance);
+    free(logits);
+    engine_close(engine);
+    golden_model_free(&set);
+    folder_remove(folder);
+}
+
 static void the_text_is_a_model_by_itself(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof WHOLES / sizeof *WHOLES; i++) {
         const Whole *w = &WHOLES[i];
         char *folder =
             whole_folder(w, NULL, w->within ? "model.vision_tower.norm.weight" : "vision_tower.norm.weight");
-        Engine *engine;
-        GoldenSet set;
-        Error error = {0};
-        if (golden_model_read(w->root, w->text, &set, &error)) fail_msg("%s", error.message);
-        if (open_whole(folder, &engine, &error)) fail_msg("%s: %s", w->type, error.message);
-        assert_string_equal(engine_model(engine)->other_parts, "vision_tower");
-        const GoldenCase *c = &set.cases[0];
-        size_t count = (size_t)(c->n - c->from) * (size_t)c->vocab;
-        float *logits = malloc(count * sizeof *logits);
-        if (golden_model_evaluate(engine, c, 7, logits, &error)) fail_msg("%s", error.message);
-        double distance = golden_distance(logits, c->expected, count);
-        if (!(distance <= 1e-5)) fail_msg("%s: relative error %g", w->type, distance);
-        free(logits);
-        engine_close(engine);
-        golden_model_free(&set);
-        folder_remove(folder);
+        check_logits(w->root, w->text, folder, "vision_tower");
+    }
+}
+
+// As their makers wrote them: all keys on one level, the text's tensors under its own names, and what sees beside them.
+static void a_text_with_parts_beside_it(void **state) {
+    (void)state;
+    static const char *const KINDS[][2] = {{"qwen2_vl", "Qwen2VLForConditionalGeneration"},
+                                           {"qwen2_5_vl", "Qwen2_5_VLForConditionalGeneration"}};
+    for (size_t i = 0; i < sizeof KINDS / sizeof *KINDS; i++) {
+        json_t *config = json_load_file(GOLDEN_DENSE "/qwen2_vl/config.json", 0, NULL);
+        json_object_set_new(config, "model_type", json_string(KINDS[i][0]));
+        json_object_set_new(config, "architectures", json_pack("[s]", KINDS[i][1]));
+        json_object_set_new(config, "vision_config", json_pack("{s: i}", "hidden_size", 32));
+        json_object_set_new(config, "image_token_id", json_integer(50));
+        check_logits(GOLDEN_DENSE, "qwen2_vl", flat_folder(config, "visual.merger.ln_q.weight"), "visual");
     }
 }
 
@@ -178,6 +215,7 @@ static void what_is_neither_is_refused(void **state) {
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_text_is_a_model_by_itself),
+        cmocka_unit_test(a_text_with_parts_beside_it),
         cmocka_unit_test(other_parts_are_named),
         cmocka_unit_test(what_is_neither_is_refused),
     };
