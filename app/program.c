@@ -32,6 +32,13 @@ Status program_find_model(Program *program, const char *resumed, Error *error) {
                             config_origin(&program->settings.config, settings_key("model.path")));
     if (status && name && name == resumed)
         return error_prefix(error, "the model of this conversation (palaver MODEL --resume takes another): ");
+    const bool typed = status == STATUS_FILE && name && name == program->options.model;
+    const char *command =
+        typed && program->options.command == COMMAND_CHAT ? options_nearest_command(name) : NULL;
+    if (command)
+        return error_set(error, STATUS_FILE,
+                         "%s: no such command, nor a model that is here: did you mean \"palaver %s\"?",
+                         quote(name).text, command);
     if (status && name && strchr(name, ' '))
         return error_set(error, STATUS_FILE, "%s: no such model; a question goes behind -p: palaver -p '%s'",
                          quote(name).text, quote(name).text);

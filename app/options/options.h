@@ -70,6 +70,9 @@ typedef struct Options {
 Status options_parse(int argc, char **argv, Options *options, Error *error);
 void options_free(Options *options);
 
+// The subcommand that `name`, which is none, was meant for; NULL: none is near. A path is no misspelt name.
+const char *options_nearest_command(const char *name);
+
 // What --help and --version print.
 void options_print_help(FILE *file);
 void options_print_version(FILE *file);

@@ -10,12 +10,13 @@
 #include <string.h>
 
 static const char *const command_names[] = {"inspect", "tokenize", "perplexity", "bench", "tune",
-                                            "config",  "list",     "use",        "pull"};
-static const Command command_values[] = {COMMAND_INSPECT, COMMAND_TOKENIZE, COMMAND_PERPLEXITY,
-                                         COMMAND_BENCH,   COMMAND_TUNE,     COMMAND_CONFIG,
-                                         COMMAND_LIST,    COMMAND_USE,      COMMAND_PULL};
+                                            "config",  "list",     "use",        "pull",  "help"};
+static const Command command_values[] = {COMMAND_INSPECT, COMMAND_TOKENIZE, COMMAND_PERPLEXITY, COMMAND_BENCH,
+                                         COMMAND_TUNE,    COMMAND_CONFIG,   COMMAND_LIST,       COMMAND_USE,
+                                         COMMAND_PULL,    COMMAND_HELP};
 enum { N_COMMANDS = sizeof command_names / sizeof *command_names };
-static const int command_operands[N_COMMANDS] = {1, 2, 2, 1, 1, 1, 1, 1, 1}; // how many operands each takes
+static const int command_operands[N_COMMANDS] = {1, 2, 2, 1, 1,
+                                                 1, 1, 1, 1, 1}; // how many operands each takes
 
 static void add_setting(Options *options, const ConfigKey *key, const char *text) {
     options->settings[options->n_settings++] = (OptionSetting){key, text};
@@ -112,6 +113,11 @@ static Status apply_flag(Options *options, const Flags *flags, int i, const char
     return STATUS_OK;
 }
 
+const char *options_nearest_command(const char *name) {
+    const int nearest = strpbrk(name, "./~") ? -1 : nearest_name(name, command_names, N_COMMANDS);
+    return nearest < 0 ? NULL : command_names[nearest];
+}
+
 // MODEL, or a subcommand with its operands. `chat_flag`: a flag that only a chat can use, or NULL.
 static Status apply_operands(Options *options, char **operands, int n, const char *chat_flag, Error *error) {
     int n_allowed = 1;
@@ -143,10 +149,10 @@ static Status apply_operands(Options *options, char **operands, int n, const cha
         }
     }
     if (n > n_allowed) {
-        int nearest = command ? -1 : nearest_name(operands[0], command_names, N_COMMANDS);
-        if (nearest >= 0)
-            return error_set(error, STATUS_USAGE, "unknown subcommand %s: did you mean %s?",
-                             quote(operands[0]).text, command_names[nearest]);
+        const char *nearest = command ? NULL : options_nearest_command(operands[0]);
+        if (nearest)
+            return error_set(error, STATUS_USAGE, "unknown subcommand %s: did you mean \"palaver %s\"?",
+                             quote(operands[0]).text, nearest);
         return error_set(error, STATUS_USAGE, "%s is one operand too many%s", quote(operands[n_allowed]).text,
                          command ? ": palaver --help shows what goes there" : ": a question goes behind -p");
     }

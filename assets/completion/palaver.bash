@@ -9,7 +9,7 @@ _palaver() {
         words=
     else
         words=$("$1" list --names 2>/dev/null)
-        ((COMP_CWORD > 1)) || words+=$'\ninspect\ntokenize\nperplexity\nbench\ntune\nlist\npull\nuse\nconfig'
+        ((COMP_CWORD > 1)) || words+=$'\ninspect\ntokenize\nperplexity\nbench\ntune\nlist\npull\nuse\nconfig\nhelp'
     fi
     local IFS=$'\n'
     [[ -z $words ]] || COMPREPLY=($(compgen -W "$words" -- "$word"))

@@ -1,6 +1,6 @@
 // The command line: flags, subcommands, what is refused and with which words.
 #include "tests/support/test.h"
-#include "app/options/options.h"
+#include "app/options/flags.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -173,8 +173,14 @@ static void test_unknown_names_offer_the_nearest(void **state) {
     refuse("-x", STATUS_USAGE, "unknown flag -x");
     refuse("--echo|-xy", STATUS_USAGE, "unknown flag -x");
     refuse("-r=v", STATUS_USAGE, "= goes with a flag's long name: --resume=NAME");
-    refuse("inpsect|model", STATUS_USAGE, "did you mean inspect?");
+    refuse("inpsect|model", STATUS_USAGE, "did you mean \"palaver inspect\"?");
     refuse("--to", STATUS_USAGE, "may mean");
+    assert_string_equal(options_nearest_command("lst"), "list");
+    assert_string_equal(options_nearest_command("hlep"), "help");
+    assert_string_equal(options_nearest_command("tokenise"), "tokenize");
+    static const char *const others[] = {"./lst", "lst.gguf", "qwen3", "llama"};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        assert_null(options_nearest_command(others[i]));
 }
 
 // What others call them: understood where only `_` differs, else the flag is named.
@@ -239,9 +245,35 @@ static char *print(void (*function)(FILE *file)) {
     return text;
 }
 
+// Whether a flag stands in a text, and not only as the beginning of another.
+static bool shows(const char *text, const char *flag) {
+    const size_t n = strlen(flag);
+    for (const char *at = text; (at = strstr(at, flag)) != NULL; at += n)
+        if (!strchr("abcdefghijklmnopqrstuvwxyz-_", at[n])) return true;
+    return false;
+}
+
+// What completes flags in a shell reads them here.
+static void check_all_flags(const char *help) {
+    Flags flags;
+    Error error;
+    assert_int_equal(flags_open(&flags, false, &error), STATUS_OK);
+    for (size_t i = 0; i < flags.n; i++) {
+        const ConfigKey *key = flags.keys[i];
+        char flag[100];
+        snprintf(flag, sizeof flag, "--%s", flags.options[i].name);
+        const bool left_out = flags.uses[i] == FLAG_KEY_NO || (key && !strcmp(key->section, "colors"));
+        if (!left_out && !shows(help, flag)) fail_msg("--help lacks %s", flag);
+    }
+    flags_close(&flags);
+}
+
 static void test_help_is_one_screen(void **state) {
     (void)state;
     Parsed p;
+    expect(&p, "help");
+    assert_int_equal(p.options.command, COMMAND_HELP);
+    options_free(&p.options);
     expect(&p, "inspect|--help");
     assert_int_equal(p.options.command, COMMAND_HELP);
     options_free(&p.options);
@@ -250,9 +282,10 @@ static void test_help_is_one_screen(void **state) {
     for (const char *c = help; *c; c++) {
         column = *c == '\n' ? 0 : column + 1;
         lines += *c == '\n';
-        if (column > 100) fail_msg("line %d of --help is too long", lines + 1);
+        if (column > 80) fail_msg("line %d of --help is too long", lines + 1);
     }
-    assert_in_range(lines, 20, 50);
+    assert_in_range(lines, 20, 60);
+    check_all_flags(help);
     assert_non_null(strstr(help, "--repeat-penalty"));
     assert_non_null(strstr(help, "--resume"));
     assert_non_null(strstr(help, "130 interrupted, 143 by SIGTERM"));

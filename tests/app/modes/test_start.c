@@ -44,6 +44,10 @@ static void test_exit_statuses_of_the_start(void **state) {
     program_run(&run, "tests/golden", "");
     expect_status(&run, 3);
     program_free(&run);
+    program_run(&run, "lst", "");
+    expect_status(&run, 3);
+    expect_err(&run, "did you mean \"palaver list\"?");
+    program_free(&run);
     program_run(&run, "--help", "");
     expect_status(&run, 0);
     expect_out(&run, "palaver [MODEL]");
