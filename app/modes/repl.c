@@ -75,8 +75,8 @@ static void tell_failure(Repl *repl, const char *turn, const Error *error) {
     }
     screen_error(chat_screen(chat), "%s", error->message);
     if (error->status == STATUS_FATAL) chat_leave(chat);
-    // What is refused comes back to be mended.
-    if (error->status == STATUS_USAGE && commands_is_command(turn)) editor_offer(repl->editor, turn);
+    // A prompt that is refused comes back to be mended. A command that failed is a key (up) away: what is typed next is not
+    // put behind it, where it might become a prompt.
     if (error->status == STATUS_CONTEXT && !commands_is_command(turn)) editor_prefill(repl->editor, turn);
 }
 

@@ -44,13 +44,7 @@ void editor_close(Editor *editor) {
 
 void editor_prefill(Editor *editor, const char *text) {
     free(editor->prefill);
-    editor->offered = false;
     editor->prefill = text ? text_clean(text, strlen(text), NULL) : NULL; // without memory it is typed again
-}
-
-void editor_offer(Editor *editor, const char *text) {
-    editor_prefill(editor, text);
-    editor->offered = true;
 }
 
 void editor_hold(Editor *editor) {
@@ -156,7 +150,6 @@ static LineEnd read_plain(Editor *editor, char **text) {
     Text line = {0};
     LineEnd end;
     *text = NULL;
-    if (editor->offered) editor_prefill(editor, NULL); // it stands above
     if (editor->prefill) { // nothing can be edited here: it is shown, to be typed or left
         tty_write(editor->prefill);
         tty_write("\n");

@@ -75,7 +75,4 @@ void editor_hold(Editor *editor);
 // NULL takes it back.
 void editor_prefill(Editor *editor, const char *text);
 
-// Likewise, unless something else has been typed by then.
-void editor_offer(Editor *editor, const char *text);
-
 #endif

@@ -51,7 +51,6 @@ struct Editor {
     struct timespec interrupted; // the last Ctrl-C on an empty line; 0: none
     struct timespec answered;    // when a reply ended, until something is typed after it; 0: none has
     char *prefill;               // the next line starts with it
-    bool offered;                // unless something was typed ahead
     bool hold;                   // what was typed ahead is a draft
     bool came_back;              // the line began as a prefill
     bool told_bad;               // that the terminal sends what is no UTF-8: said once

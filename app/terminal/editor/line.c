@@ -215,7 +215,6 @@ LineEnd line_read(Editor *editor, char **text) {
     editor->width = tty_width();
     el_wset(editor->el, EL_PREP_TERM, 1); // before the prompt is seen: what is typed at it is typed raw
     tty_take_typed_ahead(false);
-    if (editor->offered && tty_has_typed_ahead()) editor_prefill(editor, NULL);
     editor->came_back = editor->prefill != NULL;
     if (editor->came_back) {
         editor->place = editor->prefill;

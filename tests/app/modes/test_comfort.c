@@ -1,4 +1,4 @@
-// What makes the prompt pleasant, as tried: what is refused comes back, long lists are paged, keys do what they do
+// What makes the prompt pleasant, as tried: a failed command is a key away, long lists are paged, keys do what they do
 // elsewhere, a reply that says the same over and over is told of.
 #include "tests/support/model/prompt.h"
 #include "tests/support/program.h"
@@ -14,8 +14,7 @@
 
 static void test_the_banner_is_narrow(void **state) {
     (void)state;
-    // With any other device a build without a plug-in says so, in a row more.
-    Pty *pty = prompt_start(SHORT "|--device=cpu", &(const PtyOptions){.rows = 24, .cols = 200});
+    Pty *pty = prompt_start(SHORT, &(const PtyOptions){.rows = 24, .cols = 200});
     pty_expect(pty, "> ");
     for (int row = 0; row < 4; row++) {
         char line[1300];
@@ -26,12 +25,26 @@ static void test_the_banner_is_narrow(void **state) {
     prompt_leave(pty);
 }
 
-static void test_a_refused_line_comes_back(void **state) {
+// Whatever a command failed for, the line is empty then, and the arrow brings it back.
+static void test_a_failed_command_is_in_the_history(void **state) {
     (void)state;
+    static const char *const failing[][2] = {{"/hlep undo", "did you mean /help?"},
+                                             {"/retry", "no turn yet"},
+                                             {"/load no/such/file", "No such file"},
+                                             {"/model no/such/model", "no/such/model"}};
     Pty *pty = prompt_open(SHORT);
-    pty_send(pty, "/hlep undo\r");
-    pty_expect(pty, "did you mean /help?");
-    pty_expect(pty, "/hlep undo");
+    for (size_t i = 0; i < sizeof failing / sizeof *failing; i++) {
+        pty_send(pty, failing[i][0]);
+        pty_send(pty, "\r");
+        pty_expect(pty, failing[i][1]);
+        pty_expect(pty, "> ");
+        prompt_say(pty, "/tokens a", "1 token"); // nothing stands before it
+        pty_send(pty, "\033[A\033[A");
+        pty_expect_screen(pty, failing[i][0]);
+        pty_send(pty, "\025");
+    }
+    pty_send(pty, "\033[A\033[A\033[A\033[A\033[A\033[A\033[A\033[A");
+    pty_expect_screen(pty, "/hlep undo");
     pty_send(pty, "\001\033[C\033[3~\033[3~\033[3~\033[3~help\r");
     pty_expect(pty, "take the last turn");
     pty_expect(pty, "> ");
@@ -41,8 +54,7 @@ static void test_a_refused_line_comes_back(void **state) {
     prompt_leave(pty);
 }
 
-// What was typed ahead of a refusal is not put behind the line that comes back.
-static void test_a_refused_line_and_what_was_typed_ahead(void **state) {
+static void test_a_failed_command_and_what_was_typed_ahead(void **state) {
     (void)state;
     Pty *pty = prompt_open(BABBLER "|--seed=1|--max-tokens=300|--ignore-eos|--threads=1");
     pty_send(pty, "Hello there.\r");
@@ -351,8 +363,8 @@ int main(int argc, char **argv) {
 #define WITH_HOME(test) cmocka_unit_test_setup_teardown(test, program_set_up, program_tear_down)
     const struct CMUnitTest tests[] = {
         WITH_HOME(test_the_banner_is_narrow),
-        WITH_HOME(test_a_refused_line_comes_back),
-        WITH_HOME(test_a_refused_line_and_what_was_typed_ahead),
+        WITH_HOME(test_a_failed_command_is_in_the_history),
+        WITH_HOME(test_a_failed_command_and_what_was_typed_ahead),
         WITH_HOME(test_a_tall_turn_comes_back_below_the_reason),
         WITH_HOME(test_help_fits_and_lists_are_paged),
         WITH_HOME(test_escape_leaves_a_search),

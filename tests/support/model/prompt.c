@@ -36,7 +36,7 @@ char *prompt_make_editor(const char *home, const char *name, const char *script)
     return variable;
 }
 
-// A line that was refused before stands there again: Ctrl-U takes it away.
+// A prompt that came back may stand there: Ctrl-U takes it away.
 void prompt_say(Pty *pty, const char *line, const char *answer) {
     if (*line == '/') pty_send(pty, "\025");
     pty_send(pty, line);
