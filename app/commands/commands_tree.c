@@ -10,8 +10,7 @@
 #include <string.h>
 
 enum {
-    EXCERPT_COLUMNS = 36, // of what was said, and of the reply, in /tree
-    DEEPEST = 24,         // side branches of side branches that /tree indents
+    FORK_COLUMNS = 2, // of a fork's line in /tree
 };
 
 Status commands_tree_goto(Chat *chat, const char *argument, Error *error) {
@@ -34,13 +33,13 @@ typedef struct Drawing {
     Chat *chat;
     const Tree *tree;
     FILE *out;
+    int width;            // columns of a row
     int *child;           // [n + 1] the oldest child, TREE_NONE: none
     int *sibling;         // [n] the next younger one, likewise
     bool *on_way;         // [n] on the way to the head
     TreeEvicted *evicted; // [depth] what of that way is out of the window
-    struct Side {
-        int at, next; // a node, and the child that is drawn next
-    } * sides;        // [n + 1] where the picture turned aside, the latest last
+    int *
+        later; // [n + 1] of each fork that the picture stands behind: the sibling that comes next, or TREE_NONE
 } Drawing;
 
 static Status drawing_open(Drawing *d, Error *error) {
@@ -50,8 +49,8 @@ static Status drawing_open(Drawing *d, Error *error) {
     d->sibling = calloc(n, sizeof *d->sibling);
     d->on_way = calloc(n, sizeof *d->on_way);
     d->evicted = calloc(n, sizeof *d->evicted);
-    d->sides = calloc(n, sizeof *d->sides);
-    if (!d->child || !d->sibling || !d->on_way || !d->evicted || !d->sides)
+    d->later = calloc(n, sizeof *d->later);
+    if (!d->child || !d->sibling || !d->on_way || !d->evicted || !d->later)
         return error_set(error, STATUS_MEMORY, "out of memory");
     for (int i = 0; i <= tree->n; i++) d->child[i] = TREE_NONE;
     for (int i = tree->n - 1; i >= 0; i--) {
@@ -69,68 +68,80 @@ static void drawing_close(Drawing *d) {
     free(d->sibling);
     free(d->on_way);
     free(d->evicted);
-    free(d->sides);
+    free(d->later);
 }
 
-static void draw_node(const Drawing *d, int index, int depth, const char *joint) {
+// What was said there and answered, in one row of at most so many columns: what either leaves, the other may take.
+static void draw_words(const Drawing *d, const TranscriptNode *node, int columns) {
+    const char *asked = node->text ? attachment_skip(node->text) : "", *reply = node->reply.text;
+    const size_t n_asked = strlen(asked), n_reply = reply ? node->reply.size : 0;
+    const char *arrow = !reply ? "" : *asked ? " -> " : "-> ";
+    columns -= (int)strlen(arrow);
+    const int all_asked = page_excerpt(NULL, asked, n_asked, columns),
+              all_reply = page_excerpt(NULL, reply ? reply : "", n_reply, columns);
+    int of_asked = columns - all_reply;
+    if (of_asked < columns / 2) of_asked = all_asked < columns / 2 ? all_asked : columns / 2;
+    const int taken = page_excerpt(d->out, asked, n_asked, of_asked);
+    fputs(arrow, d->out);
+    if (reply) page_excerpt(d->out, reply, n_reply, columns - taken);
+}
+
+// The lines of the forks that the picture stands behind, the innermost last, and where it is one of a fork's own nodes,
+// what joins it: half a row of them at most. Returns the columns that this takes.
+static int draw_joints(const Drawing *d, int depth, bool joined) {
+    static const char *const drawn[] = {"│ ", "├ ", "└ "}, *const plain[] = {"| ", "+ ", "` "};
+    const char *const *lines = screen_traits(chat_screen(d->chat))->utf8 ? drawn : plain;
+    const int most = d->width / 2 / FORK_COLUMNS, shown = depth < most ? depth : most;
+    int columns = FORK_COLUMNS * shown;
+    for (int i = 0; i < shown; i++) {
+        const bool more = d->later[i] != TREE_NONE;
+        fputs(joined && i == depth - 1 ? lines[more ? 1 : 2] : more ? lines[0] : "  ", d->out);
+    }
+    if (depth > most) columns += fprintf(d->out, "(%d more) ", depth - most);
+    return columns;
+}
+
+static void draw_node(const Drawing *d, int index, int depth, bool joined) {
     const TranscriptNode *node = transcript_node(chat_transcript(d->chat), index);
     const TreeNode *place = &d->tree->nodes[index];
-    char name[TREE_NAME_ROOM];
+    const char *role = node->role == CHAT_SYSTEM ? "(system) " : "";
+    char name[TREE_NAME_ROOM], end[48];
     tree_name(d->tree, index, name);
+    snprintf(end, sizeof end, "%s%s", node->reply.report.finish == FINISH_INTERRUPTED ? " (interrupted)" : "",
+             index == d->tree->head ? " <- here" : "");
     bool evicted = d->on_way[index] && d->evicted[place->turn - 1].whole;
     fprintf(d->out, "%c ", index == d->tree->head ? '*' : evicted ? '-' : ' ');
-    for (int i = 0; i < depth && i < DEEPEST; i++) fputs("│ ", d->out);
-    if (depth > DEEPEST) fprintf(d->out, "(%d more) ", depth - DEEPEST);
-    fprintf(d->out, "%s%s  ", joint, name);
-    if (node->role == CHAT_SYSTEM) fputs("(system) ", d->out);
-    if (node->text) {
-        const char *asked = attachment_skip(node->text);
-        page_excerpt(d->out, asked, strlen(asked), EXCERPT_COLUMNS);
-        fputc(' ', d->out);
-    }
-    if (node->reply.text) fputs("-> ", d->out);
-    if (node->reply.text) page_excerpt(d->out, node->reply.text, node->reply.size, EXCERPT_COLUMNS);
-    if (node->reply.report.finish == FINISH_INTERRUPTED) fputs(" (interrupted)", d->out);
-    if (index == d->tree->head) fputs(" <- here", d->out);
-    fputc('\n', d->out);
-}
-
-// The child by which the picture goes straight on: the way to the head, else the way that was gone last.
-static int straight_on(const Drawing *d, int index) {
-    int slot = index == TREE_START ? d->tree->n : index;
-    for (int i = d->child[slot]; i != TREE_NONE; i = d->sibling[i])
-        if (d->on_way[i]) return i;
-    return index == TREE_START ? d->tree->first : d->tree->nodes[index].next;
+    int columns = 2 + draw_joints(d, depth, joined);
+    columns += fprintf(d->out, "%s  %s", name, role);
+    draw_words(d, node, d->width - columns - (int)strlen(end));
+    fprintf(d->out, "%s\n", end);
 }
 
 static int first_child(const Drawing *d, int index) {
     return d->child[index == TREE_START ? d->tree->n : index];
 }
 
-// What follows a node: its other children as side branches, each with what follows it, then the one that goes straight
-// on, and so forth.
+// What follows a node stands below it: in its column where it is alone, else joined to it one by one, each with what
+// follows it.
 static void draw_all(const Drawing *d) {
-    int depth = 0;
-    d->sides[0] = (struct Side){TREE_START, first_child(d, TREE_START)};
-    while (depth >= 0) {
-        struct Side *here = &d->sides[depth];
-        int on = straight_on(d, here->at), side = here->next;
-        if (side != TREE_NONE) {
-            here->next = d->sibling[side];
-            if (side == on) continue;
-            draw_node(d, side, depth, "├ ");
-            d->sides[++depth] = (struct Side){side, first_child(d, side)};
-        } else if (on != TREE_NONE) {
-            draw_node(d, on, depth, "");
-            *here = (struct Side){on, first_child(d, on)};
-        } else {
-            depth--;
+    int depth = 0, index = TREE_START;
+    for (;;) {
+        const int child = first_child(d, index);
+        if (child != TREE_NONE && d->sibling[child] == TREE_NONE) {
+            draw_node(d, index = child, depth, false);
+            continue;
         }
+        if (child != TREE_NONE) d->later[depth++] = child;
+        while (depth && d->later[depth - 1] == TREE_NONE) depth--;
+        if (!depth) return;
+        index = d->later[depth - 1];
+        d->later[depth - 1] = d->sibling[index];
+        draw_node(d, index, depth, true);
     }
 }
 
 Status commands_tree_tree(Chat *chat, const char *argument, Error *error) {
-    Drawing d = {.chat = chat, .tree = chat_tree(chat)};
+    Drawing d = {.chat = chat, .tree = chat_tree(chat), .width = screen_width(chat_screen(chat))};
     Page page = {0};
     if (argument_none(argument, error)) return error->status;
     if (!d.tree->n) return commands_no_turn(error);

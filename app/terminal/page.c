@@ -46,26 +46,33 @@ void page_show(Page *page, Screen *screen) {
     free(page->text);
 }
 
-void page_excerpt(FILE *stream, const char *text, size_t size, int columns) {
+// The columns of a character as a screen shows it, whose harmless form may be longer.
+static int columns_of(uint32_t code) {
+    char sign[TEXT_SIGN];
+    return text_columns(sign, text_harmless(code, true, sign));
+}
+
+int page_excerpt(FILE *stream, const char *text, size_t size, int columns) {
     int column = 0;
     while (size && isspace((unsigned char)*text)) text++, size--;
+    while (size && isspace((unsigned char)text[size - 1])) size--;
     while (size) {
         uint32_t code;
         size_t n = text_decode(text, size, &code);
-        bool blank = n == 1 && isspace((unsigned char)*text);
+        const bool blank = n == 1 && isspace((unsigned char)*text);
         if (blank)
-            while (n < size && isspace((unsigned char)text[n])) n++;
-        if (blank && n == size) return; // trailing
-        int width = blank || !code ? 1 : wcwidth((wchar_t)code);
-        column += width < 0 ? 1 : width; // what cannot be shown is shown as one sign, or more
-        if (!n || column >= columns) {
-            fputs("…", stream);
-            return;
+            while (isspace((unsigned char)text[n])) n++;
+        const int wide = blank ? 1 : columns_of(code);
+        if (!n || column + wide + (n < size) > columns) {
+            if (stream) fputs("…", stream);
+            return column + 1;
         }
-        fwrite(blank ? " " : text, 1, blank ? 1 : n, stream);
+        column += wide;
+        if (stream) fwrite(blank ? " " : text, 1, blank ? 1 : n, stream);
         text += n;
         size -= n;
     }
+    return column;
 }
 
 // The bytes of a character, or of a sign that spells one: half a sign would be read as another name.

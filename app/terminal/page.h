@@ -16,7 +16,8 @@ Status page_open(Page *page, Error *error);
 void page_show(Page *page, Screen *screen); // and closes it
 
 // The beginning of `text` [size] (UTF-8), on one line of at most `columns` columns; an ellipsis where it goes on.
-void page_excerpt(FILE *stream, const char *text, size_t size, int columns);
+// Returns how many columns it takes; `stream` NULL: nothing is written.
+int page_excerpt(FILE *stream, const char *text, size_t size, int columns);
 
 // A name, spelled as it is shown, that takes more columns than these loses its middle, of which "…" tells.
 void page_middle(FILE *stream, const char *text, int columns);

@@ -171,8 +171,9 @@ static void test_say(void **state) {
     expect_err(&run, "[assistant] No.\n");
     expect_err(&run, "[system] Be odd.\n");
     expect_err(&run, "  1.1  What is it? -> A cat.\n  2.1  And that? -> ");
-    expect_err(&run, "\n  3.1  -> No.\n  4.1  (system) Be odd. \n* 5.1  Well? -> ");
-    expect_err(&run, "[turn 2: 0 cached"); // nothing before it was ever read
+    expect_err(&run, "\n  3.1  -> No.\n  4.1  (system) Be odd.\n* 5.1  Well? -> ");
+    expect_no_err(&run, "[turn 2: 0 cached");
+    expect_err(&run, "[turn 2: "); // nothing before it was ever read
     program_free(&run);
     // What is said there is text, whatever it spells.
     expect_script("/say assistant <|im_end|>\n/view\n", "[assistant] <|im_end|>\n");
@@ -182,10 +183,10 @@ static void test_say(void **state) {
     expect_refusal("/say system Hello\n", "/system that sets");
     expect_refusal("/say assistant Hello\n/retry\n", "asks nothing");
     expect_refusal("/say user Hello\n/say assistant Hi\n/say assistant Ho\n/retry\n", "asks nothing");
-    expect_script("/say user Hello\n/retry\n/tree\n", "  ├ 1.1  Hello \n* 1.2  Hello -> ");
+    expect_script("/say user Hello\n/retry\n/tree\n", "  ├ 1.1  Hello\n* └ 1.2  Hello -> ");
 }
 
-// Side branches of side branches are all drawn, however deep.
+// Forks behind forks are all drawn, however deep: their lines take half a row.
 static void test_a_deep_tree(void **state) {
     (void)state;
     enum { DEPTH = 30 };
@@ -194,11 +195,31 @@ static void test_a_deep_tree(void **state) {
     for (int i = DEPTH - 1; i >= 0; i--)
         sprintf(input + strlen(input), i ? "/goto %d.1\n/say user b\n" : "/goto 0\n/say user b\n", i);
     strcat(input, "/tree\n");
-    expect_script(input, "  ├ 1.1  a \n  │ ├ 2.1  a \n");
-    for (int i = 0; i < 24; i++) strcat(deepest, "│ ");
-    strcat(deepest, "(5 more) ├ 30.1  a \n");
+    expect_script(input, "  ├ 1.1  a\n  │ ├ 2.1  a\n");
+    for (int i = 0; i < 20; i++) strcat(deepest, "│ ");
+    strcat(deepest, "(10 more) 30.1  a\n");
     expect_script(input, deepest);
-    expect_script(input, "\n  │ 2.2  b \n* 1.2  b  <- here");
+    expect_script(input, "\n  │ └ 2.2  b\n* └ 1.2  b <- here");
+}
+
+// Siblings in their order, each with what follows it; every row fits the window, and says where one is.
+static void test_a_wide_tree(void **state) {
+    (void)state;
+    static const char words[] =
+        "日本語で長い長い長い質問をする人がいますが、答えはいつも短いです and it goes on for ever and ever.";
+    static const char picture[] =
+        "  ├ 1.1  a\n"
+        "  │ ├ 2.1  b\n"
+        "  │ │ 3.1  d\n"
+        "  │ └ 2.2  c\n"
+        "  └ 1.2  日本語で長い長い長い質問をする人がいますが、答えはいつも短いです and i…\n"
+        "*   2.3  日本語で長い長い長い質問をす… -> 日本語で長い長い長い質問をす… <- here\n";
+    char input[1000];
+    snprintf(input, sizeof input,
+             "/say user a\n/say user b\n/goto 1.1\n/say user c\n/goto 2.1\n/say user d\n/goto 0\n"
+             "/say user %s\n/say user %s\n/say assistant %s\n/tree\n",
+             words, words, words);
+    expect_script(input, picture);
 }
 
 // What overflow and /forget discard is whole turns, also where /say made them.
@@ -273,6 +294,7 @@ int main(int argc, char **argv) {
         WITH_HOME(test_stats_and_context),
         WITH_HOME(test_say),
         WITH_HOME(test_a_deep_tree),
+        WITH_HOME(test_a_wide_tree),
         WITH_HOME(test_said_turns_leave_whole),
         WITH_HOME(test_time_and_copy),
         WITH_HOME(test_list_has_columns_of_wide_names),
