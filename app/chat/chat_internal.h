@@ -48,6 +48,7 @@ typedef struct ChatReply {
     TranscriptOverflow run; // small ones that came after it in the same reply, not told yet; times 0: none
     bool overflow_lost;     // there was no memory to note one
     bool speaking;          // it has begun
+    bool parted;            // a notice stands behind what was said so far
     Error lost;             // why it broke off: the backend is lost; STATUS_OK: it did not
     const ChatTurn *turn;   // that it answers; NULL: it goes on with the last reply
     uint64_t seed, position, next; // of its random numbers, as in its TranscriptReply

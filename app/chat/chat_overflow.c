@@ -15,6 +15,8 @@ void chat_overflow_begin(Chat *chat) {
 
 static void tell(Chat *chat, const TranscriptOverflow *overflow) {
     ChatReply *reply = &chat->reply;
+    if (chat->interactive && reply->speaking && !reply->parted) screen_space(chat->screen);
+    reply->parted = reply->speaking;
     report_overflow(chat, overflow);
     if (array_reserve(&reply->overflow, sizeof *reply->overflow, (size_t)reply->n_overflow, 1,
                       &reply->overflow_room))

@@ -63,7 +63,9 @@ static void on_text(void *user, const char *text, size_t size) {
     for (; chat->reply.hushed && size && *text == '\n'; text++) size--;
     if (!size) return;
     chat->reply.hushed = false;
+    if (chat->interactive && (!chat->reply.speaking || chat->reply.parted)) screen_space(chat->screen);
     chat->reply.speaking = true;
+    chat->reply.parted = false;
     if (chat->output) return;
     ScreenStyle style = thinking && chat->thoughts.mode == THINK_DIM ? SCREEN_DIM : SCREEN_NORMAL;
     chat_note_output(chat, screen_reply(chat->screen, style, text, size, &error), &error);
@@ -124,7 +126,7 @@ static Status make_reply(Chat *chat, bool resume, const uint64_t *seed, Transcri
     chat->reply.seed = reply->seed, chat->reply.position = reply->position;
     chat->reply.next = own, chat->reply.has_own_seed = seed != NULL;
     chat_overflow_begin(chat);
-    chat->reply.speaking = chat->reply.hushed = chat->reply.looped = false;
+    chat->reply.speaking = chat->reply.parted = chat->reply.hushed = chat->reply.looped = false;
     chat->reply.lost.status = STATUS_OK;
     chat->reply.repetition.n = chat->reply.repetition.unchecked = 0;
     chat->reply.repetition.found = false;
@@ -137,6 +139,7 @@ static Status make_reply(Chat *chat, bool resume, const uint64_t *seed, Transcri
     if (!status && !chat->interactive && !chat->reply.speaking) say_nothing(chat);
     Error unwritten;
     chat_note_output(chat, screen_reply_end(chat->screen, &unwritten), &unwritten);
+    if (chat->interactive) screen_space(chat->screen);
     if (!status) status = chat_overflow_end(chat, error);
     settings->seed = chat->numbers.seed;
     if (status || seed) settings->position = own;
@@ -176,7 +179,6 @@ static Status settle_turn(Chat *chat, MessageList *back, Status status, Error *e
     if (chat->interactive) (void)transcript_set_talked(chat->transcript, &ignored);
     chat_record_sync(chat);
     rescue_done();
-    if (chat->interactive) screen_space(chat->screen);
     chat_snapshot_tell(chat);
     report_turn(chat);
     const Error *lost = &chat->reply.lost;
