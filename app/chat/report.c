@@ -16,7 +16,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BANNER_COLUMNS = 80 };
+enum {
+    ROW_COLUMNS = 80, // of a window as it is opened: what is said in one line fits
+    STATISTICS_ROOM = 256,
+};
 
 static const double FULL_SHARE = 0.8; // from here on the gauge warns
 
@@ -35,7 +38,7 @@ void report_banner(Chat *chat) {
     screen_say(chat->screen, "%s: %s, %s parameters%s%s%s, %s, %s", text_name(name).text, model->architecture,
                parameters, *active ? ", " : "", active, *active ? " active" : "",
                conversion_weights_name(model), weights);
-    const bool beside = *note && strlen(backend) + strlen(note) + 3 <= BANNER_COLUMNS;
+    const bool beside = *note && strlen(backend) + strlen(note) + 3 <= ROW_COLUMNS;
     screen_say(chat->screen, "%s%s%s%s", backend, beside ? " (" : "", beside ? note : "", beside ? ")" : "");
     if (*note && !beside) screen_say(chat->screen, "not on the GPU: %s", note);
     screen_say(chat->screen, "context %d tokens (%s, %s), template %s; /help lists the commands",
@@ -49,14 +52,27 @@ static double tokens_per_second(const ReplyReport *r) {
     return r->decode_seconds > 0 && r->n_reply > 1 ? (double)(r->n_reply - 1) / r->decode_seconds : 0;
 }
 
-static void print_statistics(Chat *chat) {
+// The line of figures, of which so many parts are said in short or left out, into line [STATISTICS_ROOM]. Returns its
+// columns.
+static int write_statistics(Chat *chat, int shortened, char *line) {
     const ReplyReport *r = &chat->last;
-    screen_notice(chat->screen,
-                  "[turn %d: %" PRId64 " cached + %" PRId64 " read -> %" PRId64
-                  " reply | first token %.0f ms | %.1f tok/s | context %.0f%% | %s]",
-                  tree_depth(chat_tree(chat)), r->cached, r->read, r->n_reply, 1e3 * r->first_token_seconds,
-                  tokens_per_second(r), 100 * chat_share(chat),
-                  r->finish == FINISH_END ? "eos" : conversation_finish_name(r->finish));
+    const double first = r->first_token_seconds, speed = tokens_per_second(r);
+    char cached[40] = "", began[48] = "", rate[32] = "", context[24] = "";
+    if (r->cached) snprintf(cached, sizeof cached, "%" PRId64 " cached + ", r->cached);
+    if (shortened < 2)
+        snprintf(began, sizeof began, " | %s%.*f %s", shortened ? "" : "first token ", first < 10 ? 0 : 1,
+                 first < 10 ? 1e3 * first : first, first < 10 ? "ms" : "s");
+    if (shortened < 3) snprintf(context, sizeof context, " | context %.0f%%", 100 * chat_share(chat));
+    if (shortened < 4) snprintf(rate, sizeof rate, " | %.*f tok/s", speed < 100 ? 1 : 0, speed);
+    return snprintf(line, STATISTICS_ROOM, "[turn %d: %s%" PRId64 " read, %" PRId64 " said%s%s%s | %s]",
+                    tree_depth(chat_tree(chat)), cached, r->read, r->n_reply, began, rate, context,
+                    r->finish == FINISH_END ? "eos" : conversation_finish_name(r->finish));
+}
+
+static void print_statistics(Chat *chat) {
+    char line[STATISTICS_ROOM];
+    for (int i = 0; write_statistics(chat, i, line) > ROW_COLUMNS && i < 4;) i++;
+    screen_notice(chat->screen, "%s", line);
 }
 
 // Says once what the next turn would cost.

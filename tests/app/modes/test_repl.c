@@ -20,7 +20,7 @@ static void test_banner_turns_and_leaving(void **state) {
     pty_expect(pty, "context 1024 tokens");
     pty_expect(pty, "template chatml");
     pty_expect(pty, "> ");
-    prompt_ask(pty, "Hello there.", "[turn 1: 0 cached");
+    prompt_ask(pty, "Hello there.", "[turn 1: ");
     prompt_ask(pty, "And of Italy?", "[turn 2: ");
     prompt_say(pty, "/hlep", "palaver: unknown command /hlep: did you mean /help?");
     pty_send(pty, "\025/he\t"); // what was refused stands there to be mended

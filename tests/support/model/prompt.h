@@ -17,8 +17,8 @@ char *prompt_make_editor(const char *home, const char *name, const char *script)
 
 // Types a line and waits for a part of what comes of it, and for the prompt after that.
 void prompt_say(Pty *pty, const char *line, const char *answer);
-// Waits for the line of figures after a reply, which begins with `turn`, to its end (it has an arrow that looks like a
-// prompt), and the prompt behind it: what is typed before is the terminal's to edit, not the editor's.
+// Waits for the line of figures after a reply, which begins with `turn`, to its end, and the
+// prompt behind it: what is typed before is the terminal's to edit, not the editor's.
 void prompt_expect_turn(Pty *pty, const char *turn);
 // Types a turn and waits for these.
 void prompt_ask(Pty *pty, const char *line, const char *turn);
