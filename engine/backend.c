@@ -52,7 +52,7 @@ Status backend_cuda_ops(const Ops **ops, Error *error) {
     char path[PATH_MAX];
     *ops = NULL;
     if (!find_plugin("", path) && !find_plugin("../lib/palaver/", path))
-        return error_set(error, STATUS_DEVICE, "no CUDA plug-in (%s) beside palaver%s", PLUGIN,
+        return error_set(error, STATUS_DEVICE, "no CUDA plug-in beside palaver%s",
                          devices_on_bus("") ? " for the GPU that is there: make builds it where nvcc is"
                                             : "");
     // Never closed: the driver keeps threads of its own until the program ends.
@@ -65,6 +65,12 @@ Status backend_cuda_ops(const Ops **ops, Error *error) {
         return error_set(error, STATUS_DEVICE, "%s is of another build than palaver: make all builds both",
                          path);
     return STATUS_OK;
+}
+
+bool backend_sees_gpu(const Ops *cuda) {
+    char names[400];
+    Error none;
+    return devices_on_bus("") || (cuda && !cuda->devices(names, sizeof names, &none));
 }
 
 Status backend_open(const Ops *ops, const BackendOptions *options, Backend **backend, Error *error) {

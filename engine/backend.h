@@ -8,6 +8,9 @@
 // says why there are none: no plug-in, one that cannot be loaded, one of another build.
 Status backend_cuda_ops(const Ops **ops, Error *error);
 
+// Whether there is a GPU, be it of use or not: on the bus, or known to its driver (`cuda` NULL: that cannot be asked).
+bool backend_sees_gpu(const Ops *cuda);
+
 // What a device name asks for.
 typedef enum DeviceKind { DEVICE_AUTO, DEVICE_CPU, DEVICE_CUDA } DeviceKind;
 

@@ -162,6 +162,9 @@ const EngineDispatch *engine_dispatch(const Engine *engine) {
 const char *engine_backend_note(const Engine *engine) {
     return engine->backend_note;
 }
+bool engine_sees_better(const Engine *engine) {
+    return engine->sees_better;
+}
 const char *engine_cannot_shift(const Engine *engine) {
     const Model *model = engine->model;
     if (model->shape.n_positions > 0) return "its positions are learned, each by itself";

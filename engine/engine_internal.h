@@ -62,6 +62,7 @@ struct Engine {
     double load_seconds;
     EngineDispatch dispatch;
     char backend_note[sizeof((Error *)0)->message];
+    bool sees_better; // engine_sees_better()
 };
 
 // The vocabulary's bytes, for grammars: the engine's, made when they are first asked for.

@@ -23,6 +23,12 @@ enum {
 
 static const double FULL_SHARE = 0.8; // from here on the gauge warns
 
+// Somebody has said what shall lie there. --device cuda does without no GPU.
+static bool asks_for_gpu(const Chat *chat) {
+    const EngineOptions *options = &chat->settings->engine;
+    return options->device_layers != DEVICE_LAYERS_FIT || options->expert_layers != DEVICE_LAYERS_FIT;
+}
+
 void report_banner(Chat *chat) {
     const Model *model = engine_model(chat->model.engine);
     EngineMemory memory = engine_memory(chat->model.engine);
@@ -38,9 +44,9 @@ void report_banner(Chat *chat) {
     screen_say(chat->screen, "%s: %s, %s parameters%s%s%s, %s, %s", text_name(name).text, model->architecture,
                parameters, *active ? ", " : "", active, *active ? " active" : "",
                conversion_weights_name(model), weights);
-    const bool beside = *note && strlen(backend) + strlen(note) + 3 <= ROW_COLUMNS;
-    screen_say(chat->screen, "%s%s%s%s", backend, beside ? " (" : "", beside ? note : "", beside ? ")" : "");
-    if (*note && !beside) screen_say(chat->screen, "not on the GPU: %s", note);
+    screen_say(chat->screen, "%s", backend);
+    if (*note && (asks_for_gpu(chat) || engine_sees_better(chat->model.engine)))
+        screen_say(chat->screen, "not on the GPU: %s", note);
     screen_say(chat->screen, "context %d tokens (%s, %s), template %s; /help lists the commands",
                engine_context_size(chat->model.engine), dtype_name(engine_cache_type(chat->model.engine)),
                cache, text_escaped(chat_template_name(chat->model.chat_template)).text);

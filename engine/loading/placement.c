@@ -290,6 +290,7 @@ static Status leave_slow_device(Engine *engine, const Ops *ops, const EngineOpti
     placement_close(engine);
     Status status = open_cpu(engine, options, error);
     if (status == STATUS_MEMORY) return open_fitting(engine, ops, "cuda", options, error);
+    engine->sees_better = true;
     snprintf(
         engine->backend_note, sizeof engine->backend_note,
         "it has room for %d of %d layers, and takes %.1f ms for them where the CPU takes %.1f for the others",
@@ -315,5 +316,6 @@ Status placement_open(Engine *engine, const EngineOptions *options, Error *error
     if (kind == DEVICE_CUDA || status == STATUS_INTERRUPTED || status == STATUS_FATAL)
         return error_set(error, status, "%s", why.message);
     memcpy(engine->backend_note, why.message, sizeof why.message);
+    engine->sees_better = status != STATUS_DEVICE || backend_sees_gpu(cuda);
     return open_cpu(engine, options, error);
 }

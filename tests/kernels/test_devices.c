@@ -33,7 +33,7 @@ static void without_a_plugin(void **state) {
     Run run;
     program_run(&run, TALK "|--device|cuda", "Hello\n");
     expect_status(&run, 3);
-    expect_err(&run, "no CUDA plug-in (libpalaver-cuda.so) beside palaver");
+    expect_err(&run, "no CUDA plug-in beside palaver");
     program_free(&run);
     program_run(&run, TALK, "Hello\n/stats\n");
     expect_status(&run, 0);
@@ -109,18 +109,26 @@ static void an_old_card(void **state) {
     program_free(&run);
 }
 
-// At the prompt it is told before the first word, beside what is used instead if the line has room.
+// At the prompt it is told before the first word, where there is a GPU, or layers are to lie on one. Who has none is not
+// told so every day.
 static void the_banner_says_why(void **state) {
     (void)state;
-    static const char *const said[][2] = {
-        {"no-driver", " (no NVIDIA GPU)"},
-        {"old-driver", "not on the GPU: the NVIDIA driver knows CUDA 12.4"}};
-    for (int i = 0; i < 2; i++) {
-        take_gpu(said[i][0]);
-        Pty *pty = prompt_start(TALK, NULL);
+    static const struct {
+        const char *fault, *arguments, *said;
+    } cases[] = {{"no-driver", TALK, NULL},
+                 {"no-driver", TALK "|--gpu-layers=1", "not on the GPU: no NVIDIA GPU\r\n"},
+                 {"old-driver", TALK "|--gpu-layers=2", "not on the GPU: the NVIDIA driver knows CUDA 12.4"},
+                 {"old-card", TALK, "not on the GPU: Paper Cat has compute capability 7.5"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        take_gpu(cases[i].fault);
+        Pty *pty = prompt_start(cases[i].arguments, NULL);
         pty_expect(pty, "cpu: ");
-        pty_expect(pty, said[i][1]);
+        if (cases[i].said) pty_expect(pty, cases[i].said);
         pty_expect(pty, "> ");
+        if (!cases[i].said) assert_null(strstr(pty_transcript(pty), "GPU"));
+        prompt_say(pty, "/model", "babbler"); // the banner again
+        assert_true((strstr(pty_transcript(pty), "GPU") != NULL) == (cases[i].said != NULL));
+        prompt_say(pty, "/stats", "backend       cpu: ");
         prompt_leave(pty);
     }
     setenv("PALAVER", plain_program, 1);
