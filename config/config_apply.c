@@ -170,10 +170,7 @@ static Status add_text(ConfigLayers *added, ConfigLayer layer, const ConfigKey *
     if (layer == CONFIG_ENVIRONMENT) {
         config_key_environment(key, origin, sizeof origin);
     } else if (layer == CONFIG_FLAGS) {
-        // context.size is --context to people, as in --help
-        snprintf(origin, sizeof origin, "--%s", strcmp(key->name, "size") ? key->name : key->section);
-        for (char *c = origin; *c; c++)
-            if (*c == '_') *c = '-';
+        config_key_flag(key, origin, sizeof origin);
     } else {
         snprintf(origin, sizeof origin, "%s", layer == CONFIG_MODEL ? "generation_config.json" : "/set");
     }

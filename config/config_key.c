@@ -30,6 +30,13 @@ int config_key_environment(const ConfigKey *key, char *buffer, size_t size) {
     return length;
 }
 
+int config_key_flag(const ConfigKey *key, char *buffer, size_t size) {
+    int length = snprintf(buffer, size, "--%s", strcmp(key->name, "size") ? key->name : key->section);
+    for (char *c = buffer; size && *c; c++)
+        if (*c == '_') *c = '-';
+    return length;
+}
+
 static int print_words(const char *const *words, char *buffer, size_t size) {
     int length = 0;
     for (size_t i = 0; words[i]; i++) {

@@ -88,9 +88,11 @@ typedef struct ConfigTable {
 // The key called `name` ("top_p", "sampling.top_p", "top-p"); NULL when there is none.
 const ConfigKey *config_key_find(const ConfigTable *table, const char *name);
 
-// Write into buffer like snprintf, return the length: the environment variable, and the allowed values in
-// words ("0 to 5", "true or false", "\"turn\" or \"token\"").
+// Write into buffer like snprintf, return the length: the environment variable, the flag as --help spells it
+// ("--page-size"; that of context.size is --context to people), and the allowed values in words ("0 to 5", "true or false",
+// "\"turn\" or \"token\"").
 int config_key_environment(const ConfigKey *key, char *buffer, size_t size);
+int config_key_flag(const ConfigKey *key, char *buffer, size_t size);
 int config_key_allowed(const ConfigKey *key, char *buffer, size_t size);
 
 #endif

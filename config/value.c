@@ -245,14 +245,23 @@ static Status value_from_words(const ConfigKey *key, const char *text, ConfigVal
     return status;
 }
 
+// Whether one of the words of a list has a bracket without its other: the list is not closed, or lacks quotation marks.
+static bool has_lone_bracket(const char *text) {
+    for (int open = 0;; text++) {
+        open += (*text == '[') - (*text == ']');
+        if ((!*text || *text == ',') && open) return true;
+        if (!*text) return false;
+    }
+}
+
 // Whether text begins as a list of quoted texts, or as a table of them, where that is wanted: such a one that is no value
-// has a slip in it, and is nobody's word.
+// has a slip in it, and is nobody's word. [INST] is one, and so is [ alone.
 static bool begins_as_value(const ConfigKey *key, const char *text) {
     const bool open =
         (key->type == CONFIG_STRINGS && *text == '[') || (key->type == CONFIG_BIASES && *text == '{');
     if (!open) return false;
     const char *first = text + 1 + strspn(text + 1, " \t");
-    return *first == '"' || *first == '\'';
+    return *first == '"' || *first == '\'' || (*text == '[' && text[1] && has_lone_bracket(text));
 }
 
 Status value_from_text(const ConfigKey *key, const char *text, ConfigValue *value, Error *error) {

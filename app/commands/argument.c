@@ -15,20 +15,23 @@
 
 enum { SYSTEM_LIMIT = 1 << 20 }; // bytes of a system prompt's file
 
-Status argument_none(const char *argument, Error *error) {
+Status argument_none(const char *command, const char *argument, Error *error) {
     return *argument
-               ? error_set(error, STATUS_USAGE, "%s: the command takes no argument", quote(argument).text)
+               ? error_set(error, STATUS_USAGE, "%s takes no argument: not %s", command, quote(argument).text)
                : STATUS_OK;
 }
 
-Status argument_number(const char *argument, const char *what, int64_t min, int64_t max, int64_t *number,
-                       Error *error) {
+Status argument_number(const char *command, const char *argument, const char *what, int64_t min, int64_t max,
+                       int64_t *number, Error *error) {
     char *end;
     errno = 0;
     long long value = strtoll(argument, &end, 10);
-    if (end == argument || *end || errno || value < min || value > max)
-        return error_set(error, STATUS_USAGE, "%s: expected %s, %" PRId64 " to %" PRId64,
-                         quote(argument).text, what, min, max);
+    if (end == argument || *end || errno || value < min || value > max) {
+        char range[64];
+        snprintf(range, sizeof range, min == max ? "at most %" PRId64 : "%" PRId64 " to %" PRId64, min, max);
+        return error_set(error, STATUS_USAGE, "%s takes %s, %s: not %s", command, what, range,
+                         quote(argument).text);
+    }
     *number = value;
     return STATUS_OK;
 }
@@ -71,14 +74,14 @@ static bool has_long_name(const char *path) {
     return false;
 }
 
-Status argument_path(const char *argument, char *path, Error *error) {
+Status argument_path(const char *command, const char *argument, char *path, Error *error) {
     char room[PATH_ROOM];
     if (check_marks(argument, error)) return STATUS_USAGE;
     argument = argument_unquote(argument, room);
     const bool in_home = *argument == '~' && (!argument[1] || argument[1] == '/');
     const char *home = in_home ? path_home(NULL, error) : NULL;
     if (in_home && !home) return STATUS_FILE;
-    if (!*argument) return error_set(error, STATUS_USAGE, "the command needs a file");
+    if (!*argument) return error_set(error, STATUS_USAGE, "%s needs a file", command);
     int length = in_home ? snprintf(path, PATH_ROOM, "%s%s", home, argument + 1)
                          : snprintf(path, PATH_ROOM, "%s", argument);
     if (length < 0 || length >= PATH_ROOM)
@@ -109,7 +112,7 @@ Status argument_read_system(const char *name, const char *argument, TextEncoding
     *system = NULL;
     if (!strcmp(argument, "@")) return error_set(error, STATUS_USAGE, "%s: @ needs a file behind it", name);
     if (*argument == '@') {
-        if (argument_path(argument + 1, path, error) ||
+        if (argument_path(name, argument + 1, path, error) ||
             argument_read_text(path, SYSTEM_LIMIT, encoding, system, &size, error))
             return error->status;
         while (size && (*system)[size - 1] == '\n') (*system)[--size] = 0;

@@ -15,7 +15,7 @@ enum { NAME_ROOM = 64 };
 // ---- small ones -------------------------------------------------------------------------------------------
 
 static Status command_quit(Chat *chat, const char *argument, Error *error) {
-    if (argument_none(argument, error)) return error->status;
+    if (argument_none("/quit", argument, error)) return error->status;
     chat_leave(chat);
     return STATUS_OK;
 }

@@ -95,7 +95,7 @@ static void offer_files(const Completing *c) {
     read_path(c, &typed);
     snprintf(path, sizeof path, "%.*s%s%.*s", typed.quote != 0, &typed.quote, typed.folder, typed.quote != 0,
              &typed.quote);
-    if (argument_path(*typed.folder ? path : ".", folder, &ignored)) return;
+    if (argument_path("", *typed.folder ? path : ".", folder, &ignored)) return;
     DIR *directory = opendir(folder);
     if (!directory) return;
     for (struct dirent *entry; (entry = readdir(directory));) {

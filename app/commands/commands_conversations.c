@@ -19,7 +19,7 @@ static const char *lost(const Chat *chat) {
 }
 
 Status commands_conversations_clear(Chat *chat, const char *argument, Error *error) {
-    if (argument_none(argument, error) || chat_record_new(chat, NULL, error)) return error->status;
+    if (argument_none("/clear", argument, error) || chat_record_new(chat, NULL, error)) return error->status;
     screen_notice(chat_screen(chat), "[a new conversation; the one before is kept%s]", lost(chat));
     return STATUS_OK;
 }
@@ -72,7 +72,7 @@ Status commands_conversations_list(Chat *chat, const char *argument, Error *erro
     const char *wished = chat_record_wished_name(chat);
     JournalList list;
     Page page;
-    if (argument_none(argument, error) || journal_list_read(&list, error)) return error->status;
+    if (argument_none("/list", argument, error) || journal_list_read(&list, error)) return error->status;
     Status status = page_open(&page, error);
     if (!status) {
         const int widest = widest_name(&list);

@@ -57,7 +57,8 @@ static Status check_target(Chat *chat, const char *path, Error *error) {
 
 Status commands_files_save(Chat *chat, const char *argument, Error *error) {
     char path[PATH_ROOM];
-    if (argument_path(argument, path, error) || check_target(chat, path, error)) return error->status;
+    if (argument_path("/save", argument, path, error) || check_target(chat, path, error))
+        return error->status;
     if (chat_record_save(chat, path, error)) return error->status;
     screen_notice(chat_screen(chat), "[%d turn%s saved to %s]", tree_depth(chat_tree(chat)),
                   text_plural(tree_depth(chat_tree(chat))), text_path(path).text);
@@ -78,7 +79,8 @@ Status commands_files_load(Chat *chat, const char *argument, Error *error) {
     char path[PATH_ROOM], note[TRANSCRIPT_NOTE_ROOM] = "", *text;
     size_t size;
     Transcript *transcript;
-    if (argument_path(argument, path, error) || file_read(path, CONVERSATION_LIMIT, &text, &size, error))
+    if (argument_path("/load", argument, path, error) ||
+        file_read(path, CONVERSATION_LIMIT, &text, &size, error))
         return error->status;
     encoding_drop_mark(text, &size);
     TranscriptHeader header = transcript_header(chat_transcript(chat));
@@ -112,7 +114,7 @@ Status commands_files_export(Chat *chat, const char *argument, Error *error) {
     if (form < 0) return error_set(error, STATUS_USAGE, "/export needs a form and a file: md, json or jsonl");
     const Tree *tree = chat_tree(chat);
     const char *file = argument + length + strspn(argument + length, " \t");
-    if (argument_path(file, path, error) || check_is_new(path, error)) return error->status;
+    if (argument_path("/export", file, path, error) || check_is_new(path, error)) return error->status;
     const char *name = chat_record_name(chat) ? chat_record_name(chat) : "";
     const TextEscaped id = text_name(*name ? name : "conversation");
     const TranscriptModel of = transcript_header(chat_transcript(chat)).model;
@@ -187,5 +189,5 @@ Status commands_files_file(Chat *chat, const char *argument, Error *error) {
                       chat_turn_detach(chat) ? "[the file is taken away]" : "[no file waits]");
         return STATUS_OK;
     }
-    return argument_path(argument, path, error) ? error->status : attach_all(chat, path, error);
+    return argument_path("/file", argument, path, error) ? error->status : attach_all(chat, path, error);
 }

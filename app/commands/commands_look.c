@@ -17,7 +17,7 @@
 enum { TOP_TOKENS = 5, TOP_SHOWN = 5 }; // /top: places if nobody says, and alternatives of each
 
 Status commands_look_stats(Chat *chat, const char *argument, Error *error) {
-    if (argument_none(argument, error)) return error->status;
+    if (argument_none("/stats", argument, error)) return error->status;
     report_stats(chat);
     return STATUS_OK;
 }
@@ -86,7 +86,8 @@ Status commands_look_top(Chat *chat, const char *argument, Error *error) {
     int64_t n = TOP_TOKENS;
     int count;
     Page page = {0};
-    if (*argument && argument_number(argument, "a number of tokens", 1, ALTERNATIVES_TOKENS, &n, error))
+    if (*argument &&
+        argument_number("/top", argument, "a number of tokens", 1, ALTERNATIVES_TOKENS, &n, error))
         return error->status;
     Alternatives *places = malloc((size_t)n * sizeof *places);
     if (!places) return error_set(error, STATUS_MEMORY, "out of memory");
@@ -139,7 +140,7 @@ Status commands_look_replay(Chat *chat, const char *argument, Error *error) {
 
 Status commands_look_copy(Chat *chat, const char *argument, Error *error) {
     const TranscriptReply *reply = last_reply(chat);
-    if (argument_none(argument, error)) return error->status;
+    if (argument_none("/copy", argument, error)) return error->status;
     if (!reply) return error_set(error, STATUS_USAGE, "there is no reply yet");
     Status status = screen_clipboard(chat_screen(chat), reply->text, reply->size, error);
     if (!status)
@@ -148,7 +149,7 @@ Status commands_look_copy(Chat *chat, const char *argument, Error *error) {
 }
 
 Status commands_look_time(Chat *chat, const char *argument, Error *error) {
-    if (argument_none(argument, error)) return error->status;
+    if (argument_none("/time", argument, error)) return error->status;
     char now[64] = "";
     time_t seconds = time(NULL);
     struct tm local;

@@ -67,8 +67,10 @@ static Status print_key(Chat *chat, const char *name, Error *error) {
 }
 
 static Status fixed_error(const ConfigKey *key, Error *error) {
-    return error_set(error, STATUS_USAGE, "%s.%s counts at the start: palaver --%s", key->section, key->name,
-                     !strcmp(key->name, "size") ? "context" : key->name);
+    char flag[80];
+    config_key_flag(key, flag, sizeof flag);
+    return error_set(error, STATUS_USAGE, "%s.%s counts at the start: palaver %s", key->section, key->name,
+                     flag);
 }
 
 static Status set_value(Chat *chat, const char *name, const char *text, Error *error) {
@@ -79,8 +81,12 @@ static Status set_value(Chat *chat, const char *name, const char *text, Error *e
     if (settings_copy(&before, chat_settings(chat), error)) return error->status;
     Status status = settle(
         chat, &before, config_set(&chat_settings(chat)->config, CONFIG_SESSION, name, text, error), error);
-    if (!status) print_setting(chat, key);
-    return status;
+    if (status) return status;
+    print_setting(chat, key);
+    if (key->type == CONFIG_STRINGS && strchr(text, ',') && !strpbrk(text, "\"'[{"))
+        screen_notice(chat_screen(chat), "[a comma parts them: \"%s\" in quotation marks is one]",
+                      text_escaped(text).text);
+    return STATUS_OK;
 }
 
 Status commands_settings_set(Chat *chat, const char *argument, Error *error) {
@@ -128,7 +134,7 @@ Status commands_settings_config(Chat *chat, const char *argument, Error *error) 
     char path[PATH_ROOM];
     Settings before;
     Status status;
-    if (argument_path(argument, path, error) || settings_copy(&before, chat_settings(chat), error))
+    if (argument_path("/config", argument, path, error) || settings_copy(&before, chat_settings(chat), error))
         return error->status;
     if (is_profile(&chat_settings(chat)->config, argument))
         status = config_apply_profile(&chat_settings(chat)->config, CONFIG_SESSION, argument, error);

@@ -34,7 +34,7 @@ Status commands_talk_system(Chat *chat, const char *argument, Error *error) {
 
 Status commands_talk_model(Chat *chat, const char *argument, Error *error) {
     char name[PATH_ROOM];
-    if (*argument && (argument_path(argument, name, error) || chat_model_change(chat, name, error)))
+    if (*argument && (argument_path("/model", argument, name, error) || chat_model_change(chat, name, error)))
         return error->status;
     report_banner(chat);
     screen_say(chat_screen(chat), "%s", text_path(chat_model_path(chat)).text);
@@ -45,7 +45,8 @@ Status commands_talk_retry(Chat *chat, const char *argument, Error *error) {
     const Tree *tree = chat_tree(chat);
     int64_t number = 0;
     if (tree->head == TREE_START) return commands_no_turn(error);
-    if (*argument && argument_number(argument, "a seed", 0, INT64_MAX, &number, error)) return error->status;
+    if (*argument && argument_number("/retry", argument, "a seed", 0, INT64_MAX, &number, error))
+        return error->status;
     uint64_t seed = (uint64_t)number;
     const TranscriptNode *node = transcript_node(chat_transcript(chat), tree->head);
     if (!node->text || node->role != CHAT_USER)
@@ -107,7 +108,8 @@ Status commands_talk_edit(Chat *chat, const char *argument, Error *error) {
     int64_t depth = tree_depth(tree), turn = depth;
     bool is_reply = !strcmp(argument, "reply");
     if (!depth) return commands_no_turn(error);
-    if (*argument && !is_reply && argument_number(argument, "a turn, or reply", 1, depth, &turn, error))
+    if (*argument && !is_reply &&
+        argument_number("/edit", argument, "reply or the number of a turn", 1, depth, &turn, error))
         return error->status;
     if (!chat_is_interactive(chat) && !getenv("VISUAL") && !getenv("EDITOR"))
         return error_set(error, STATUS_USAGE, "/edit in a script needs EDITOR in the environment");
@@ -150,5 +152,5 @@ Status commands_talk_say(Chat *chat, const char *argument, Error *error) {
 }
 
 Status commands_talk_continue(Chat *chat, const char *argument, Error *error) {
-    return argument_none(argument, error) ? error->status : chat_turn_continue(chat, error);
+    return argument_none("/continue", argument, error) ? error->status : chat_turn_continue(chat, error);
 }

@@ -143,7 +143,7 @@ static void draw_all(const Drawing *d) {
 Status commands_tree_tree(Chat *chat, const char *argument, Error *error) {
     Drawing d = {.chat = chat, .tree = chat_tree(chat), .width = screen_width(chat_screen(chat))};
     Page page = {0};
-    if (argument_none(argument, error)) return error->status;
+    if (argument_none("/tree", argument, error)) return error->status;
     if (!d.tree->n) return commands_no_turn(error);
     Status status = drawing_open(&d, error);
     if (!status) status = page_open(&page, error);

@@ -8,7 +8,7 @@ Status commands_undo(Chat *chat, const char *argument, Error *error) {
     const Tree *tree = chat_tree(chat);
     int64_t n = 1, depth = tree_depth(tree);
     if (!depth) return commands_no_turn(error);
-    if (*argument && argument_number(argument, "a number of turns", 1, depth, &n, error))
+    if (*argument && argument_number("/undo", argument, "a number of turns", 1, depth, &n, error))
         return error->status;
     Status status = way_go(chat, tree_ancestor(tree, tree->head, (int)n), "undo", error);
     if (!status)
@@ -23,7 +23,7 @@ Status commands_undo_redo(Chat *chat, const char *argument, Error *error) {
     int there;
     (void)tree_redo(tree, tree->n, &there);
     if (!there) return error_set(error, STATUS_USAGE, "nothing was taken back that could come again; /tree");
-    if (*argument && argument_number(argument, "a number of turns", 1, there, &n, error))
+    if (*argument && argument_number("/redo", argument, "a number of turns", 1, there, &n, error))
         return error->status;
     Status status = way_go(chat, tree_redo(tree, (int)n, &there), "redo", error);
     if (!status)

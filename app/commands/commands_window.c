@@ -120,7 +120,7 @@ Status commands_window_context(Chat *chat, const char *argument, Error *error) {
     Window window;
     WindowForecast next;
     Page page;
-    if (argument_none(argument, error) || window_open(chat, &window, error)) return error->status;
+    if (argument_none("/context", argument, error) || window_open(chat, &window, error)) return error->status;
     Status status = window_forecast(chat, WINDOW_NEXT_TURN, &next, error);
     if (!status) status = page_open(&page, error);
     if (!status) {
@@ -226,7 +226,7 @@ Status commands_window_forget(Chat *chat, const char *argument, Error *error) {
     if (window.n_seen < 2)
         status = error_set(error, STATUS_USAGE, "there is no older turn in the window; /clear begins anew");
     else if (*argument)
-        status = argument_number(argument, "a number of turns", 1, window.n_seen - 1, &n, error);
+        status = argument_number("/forget", argument, "a number of turns", 1, window.n_seen - 1, &n, error);
     TreeRange turns = {0, 0};
     for (int i = 0; i < window.n && n > 0; i++) {
         if (window.each[i].evicted) continue;

@@ -106,15 +106,6 @@ static unsigned scope_in_force(const Options *o, const char **what) {
     }
 }
 
-// The flag of a key into flag [80].
-static const char *flag_of(const ConfigKey *key, char *flag) {
-    snprintf(flag, 80, "%s",
-             !strcmp(key->section, "context") && !strcmp(key->name, "size") ? "context" : key->name);
-    for (char *p = flag; *p; p++)
-        if (*p == '_') *p = '-';
-    return flag;
-}
-
 // A text without turns leaves token by token: "by" can say so, and nothing else.
 static bool says_by_turn(const OptionSetting *setting, unsigned in_force) {
     return (in_force & (CHAT | JSONL)) == 0 && !strcmp(setting->key->section, "context") &&
@@ -133,9 +124,9 @@ Status options_check_scope(const Options *o, Error *error) {
         return error_set(error, STATUS_USAGE, "--keep-going has no meaning with -p: there is one question");
     for (int i = 0; i < o->n_settings; i++) {
         const OptionSetting *setting = &o->settings[i];
+        config_key_flag(setting->key, flag, sizeof flag);
         if (!(scope_of(setting->key) & in_force))
-            return error_set(error, STATUS_USAGE, "--%s has no meaning %s", flag_of(setting->key, flag),
-                             what);
+            return error_set(error, STATUS_USAGE, "%s has no meaning %s", flag, what);
         if (in_force != ~0u && says_by_turn(setting, in_force))
             return error_set(error, STATUS_USAGE,
                              "--by %s has no meaning %s: a text without turns leaves by token", setting->text,

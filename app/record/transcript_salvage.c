@@ -186,10 +186,11 @@ Status transcript_recover(const char *name, const char *text, size_t size, Trans
     Status status = transcript_parse(name, text, size, transcript, error);
     if (status != STATUS_FILE) return status;
     if (salvage(text, size, transcript, &loss, &second)) return STATUS_FILE; // the first error says more
+    const int n = transcript_tree(*transcript)->n;
     snprintf(note, TRANSCRIPT_NOTE_ROOM,
-             "%s: what is whole is here, %d turns and attempts; records lost: %d, mended with U+FFFD: %d, "
+             "%s: what is whole is here, %d turn%s; records lost: %d, mended with U+FFFD: %d, "
              "kept as texts only: %d",
-             error->message, transcript_tree(*transcript)->n, loss.n_lost, loss.n_mended, loss.n_reduced);
+             error->message, n, n == 1 ? "" : "s and attempts", loss.n_lost, loss.n_mended, loss.n_reduced);
     *error = (Error){0};
     return STATUS_OK;
 }

@@ -231,7 +231,7 @@ static void test_zeros_in_what_was_said(void **state) {
         program_free(&run);
         change_journal(*state, "garden.jsonl", SAID[i][0], SAID[i][1]);
         run = program_script(TALK "|--resume=garden", "/view\n");
-        expect_err(&run, "expected a text without \\u0000: what is whole is here, 1 turns");
+        expect_err(&run, "expected a text without \\u0000: what is whole is here, 1 turn; ");
         expect_err(&run, "records lost: 0, mended with U+FFFD: 1, kept as texts only: 0");
         expect_err(&run, SAID[i][2]);
         program_free(&run);

@@ -236,7 +236,7 @@ static void test_marks_that_are_missing(void **state) {
     }
     expect_refusal("/save \"\n", "\": the closing quotation mark \" is missing");
     expect_refusal("/save \"a\" b\n", "\"a\" b: there is more behind the closing quotation mark \"");
-    expect_refusal("/save \"\"\n", "the command needs a file");
+    expect_refusal("/save \"\"\n", "/save needs a file");
     expect_refusal("/save ~\n", "not a regular file"); // the home folder, not a file of that name
 }
 

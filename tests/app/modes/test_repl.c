@@ -249,7 +249,7 @@ static void test_edit_goes_on_from_there(void **state) {
     prompt_say(pty, "/view", "[user] Edited: Hello there.");
     prompt_say(pty, "/edit reply", "the reply is replaced");
     prompt_say(pty, "/view", "[assistant] Edited: ");
-    prompt_say(pty, "/edit 7", "1 to 1");
+    prompt_say(pty, "/edit 7", "at most 1");
     prompt_leave(pty);
     free(editor);
 }

@@ -241,7 +241,7 @@ static void test_retry_undo_and_continue(void **state) {
     program_free(&run);
     program_run(&run, TALK, "Hello\n/undo 2\n");
     expect_status(&run, 5);
-    expect_err(&run, "1 to 1");
+    expect_err(&run, "at most 1");
     program_free(&run);
     program_run(&run, TALK, "Hello\n/edit\n");
     expect_status(&run, 5);

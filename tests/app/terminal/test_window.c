@@ -239,7 +239,8 @@ static void test_forget(void **state) {
     expect_refusal("One\n/forget\n", "no older turn");
     expect_refusal("/forget\n", "no older turn");
     expect_refusal("One\nTwo\nThree\n/forget 3\n", "1 to 2");
-    expect_refusal("One\nTwo\nThree\n/forget 1\n/forget 2\n", "1 to 1");
+    expect_refusal("One\nTwo\nThree\n/forget 1\n/forget 2\n",
+                   "/forget takes a number of turns, at most 1: not 2");
     // A shift keeps in the cache what stays: of the three turns' 80 tokens 61 are seen after the first has left.
     static const char *const policies[] = {"reevaluate", "shift", "shift-inplace"},
                              *const cached[] = {"\n15 of 64 tokens are in the cache", "\n61 of 64",

@@ -31,7 +31,7 @@ static void test_undo_and_redo(void **state) {
     expect_shown("One\nTwo\nThree\n/undo 3\n/redo 3\n", "[3 turns back again, 3 in all]");
     expect_refusal("One\n/redo\n", "nothing was taken back");
     expect_refusal("/redo\n", "nothing was taken back");
-    expect_refusal("One\n/undo\n/redo 2\n", "1 to 1");
+    expect_refusal("One\n/undo\n/redo 2\n", ", at most 1: not 2");
     expect_refusal("One\nTwo\n/undo\nZwei\n/redo\n", "nothing was taken back"); // another turn came instead
     // After undo and redo the talk goes on as if nothing had been.
     Run plain = program_script(TALK "|--no-save|--temperature=0", "One\nTwo\nThree\n");
@@ -118,7 +118,7 @@ static void test_edit_in_a_script(void **state) {
     setenv("EDITOR", "false", 1);
     expect_refusal("One\n/edit\n", "nothing was taken over");
     expect_refusal("/edit\n", "no turn yet");
-    expect_refusal("One\n/edit 2\n", "1 to 1");
+    expect_refusal("One\n/edit 2\n", ", at most 1: not 2");
     unsetenv("EDITOR");
     expect_refusal("One\n/edit\n", "needs EDITOR");
 }
