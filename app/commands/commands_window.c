@@ -70,15 +70,20 @@ static int64_t room_in(const Window *window) {
     return window->used < window->size ? window->size - window->used : 0;
 }
 
+// What of it can be kept free for a reply now.
+static int64_t reserve_in(const Window *window) {
+    const int64_t room = room_in(window);
+    return window->reserve < room ? window->reserve : room;
+}
+
 // The window as one bar: what stands at its beginning, turns, what is kept free for a reply, and free room.
 static void print_bar(Chat *chat, const Window *window, FILE *out) {
     static const struct {
         const char *cell, *plain, *name;
-    } parts[] = {{"█", "#", "system"}, {"▓", "=", "turns"}, {"▒", "+", "reserve"}, {"░", ".", "free"}};
+    } parts[] = {{"█", "#", "kept"}, {"▓", "=", "turns"}, {"▒", "+", "reserve"}, {"░", ".", "free"}};
     const bool utf8 = screen_traits(chat_screen(chat))->utf8;
-    int64_t ahead = window->used - window->turns, room = room_in(window);
-    int64_t reserve = window->reserve < room ? window->reserve : room;
-    const int64_t sizes[] = {ahead, window->turns, reserve, room - reserve};
+    const int64_t reserve = reserve_in(window);
+    const int64_t sizes[] = {window->used - window->turns, window->turns, reserve, room_in(window) - reserve};
     int width = screen_width(chat_screen(chat)) - 1, drawn = 0;
     if (width > BAR_COLUMNS) width = BAR_COLUMNS;
     int64_t sum = 0;
@@ -96,19 +101,32 @@ static void print_bar(Chat *chat, const Window *window, FILE *out) {
     fputs("\n\n", out);
 }
 
+// What stands before the turns. With them, the reserve and what is free it is the window.
+static void print_kept(Chat *chat, const Window *window, FILE *out) {
+    const int64_t kept = window->used - window->turns, own = kept - window->system;
+    fprintf(out, "kept     %8" PRId64, kept);
+    if (window->system) fprintf(out, "  the system prompt");
+    if (window->system && own) fprintf(out, " (%" PRId64 ") and", window->system);
+    if (own) fprintf(out, "%s the template's own", window->system ? "" : " ");
+    if (*transcript_system(chat_transcript(chat)) && !way_sees_system(chat))
+        fprintf(out, "%s the system prompt has left", own ? ";" : " ");
+    fputc('\n', out);
+}
+
 static void print_context(Chat *chat, const Window *window, const WindowForecast *next, FILE *out) {
     print_bar(chat, window, out);
     int gone = window->n - window->n_seen;
     fprintf(out, "window   %8" PRId64 "  tokens, %.0f%% used\n", window->size,
             100.0 * (double)window->used / (double)window->size);
-    fprintf(out, "system   %8" PRId64 "%s\n", window->system,
-            *transcript_system(chat_transcript(chat)) && !way_sees_system(chat) ? "  it has left" : "");
+    print_kept(chat, window, out);
     print_turns(chat, window, out);
     fprintf(out, "turns    %8" PRId64 "  in %d turn%s", window->turns, window->n_seen,
             text_plural(window->n_seen));
     if (gone) fprintf(out, "; %d older one%s left", gone, gone == 1 ? " has" : "s have");
-    fprintf(out, "\nreserve  %8" PRId64 "  for the reply\nfree     %8" PRId64 "\n", window->reserve,
-            room_in(window));
+    const int64_t reserve = reserve_in(window);
+    fprintf(out, "\nreserve  %8" PRId64 "  for the reply", reserve);
+    if (reserve < window->reserve) fprintf(out, ", of %" PRId64, window->reserve);
+    fprintf(out, "\nfree     %8" PRId64 "\n", room_in(window) - reserve);
     int64_t turns_left = window_turns_left(window, next);
     if (turns_left >= 0)
         fprintf(out, "left     about %" PRId64 " turn%s of the size so far\n", turns_left,

@@ -127,7 +127,7 @@ static void test_a_system_prompt_that_left(void **state) {
     expect_err(&run, "the system prompt and turn");
     expect_err(&run, "So.");
     expect_no_err(&run, "ships");
-    expect_err(&run, "system          0  it has left");
+    expect_err(&run, " the system prompt has left\n");
     program_free(&run);
     program_run(&run, "--resume|--max-tokens=1|--system=Talk of ships, at length.",
                 "/view\n/system Talk of ships, at length.\n/view\n");
