@@ -102,6 +102,7 @@ static void warn_of_next(Chat *chat) {
 
 void report_old_turn(Chat *chat, const TranscriptNode *node) {
     Error error;
+    if (chat->interactive) screen_space(chat->screen);
     if (node->text) screen_asked(chat->screen, "%s", node->text);
     if (!node->reply.text) return;
     if (!chat->interactive) {
@@ -115,6 +116,20 @@ void report_old_turn(Chat *chat, const TranscriptNode *node) {
     screen_space(chat->screen);
 }
 
+// What there is to say of how a reply ended, to a person.
+static void tell_end(Chat *chat, FinishReason finish) {
+    if (finish == FINISH_INTERRUPTED) screen_notice(chat->screen, "[interrupted; /continue goes on]");
+    if (finish == FINISH_LENGTH) screen_notice(chat->screen, "[max_tokens reached; /continue goes on]");
+}
+
+void report_last_turn(Chat *chat) {
+    const Tree *tree = chat_tree(chat);
+    if (!chat->interactive || tree->head == TREE_START) return;
+    const TranscriptNode *node = transcript_node(chat->transcript, tree->head);
+    report_old_turn(chat, node);
+    if (node->reply.text) tell_end(chat, node->reply.report.finish);
+}
+
 void report_again(Chat *chat) {
     chat->told.full = chat->told.next = false;
 }
@@ -123,10 +138,8 @@ void report_turn(Chat *chat) {
     if (chat->settings->ui.stats) print_statistics(chat);
     if (chat->reply.looped)
         screen_notice(chat->screen, "[stopped: the same over and over; /continue goes on]");
-    else if (chat->last.finish == FINISH_INTERRUPTED && chat->interactive)
-        screen_notice(chat->screen, "[interrupted; /continue goes on]");
-    if (chat->last.finish == FINISH_LENGTH && chat->interactive)
-        screen_notice(chat->screen, "[max_tokens reached; /continue goes on]");
+    else if (chat->interactive)
+        tell_end(chat, chat->last.finish);
     if (chat->last.finish == FINISH_LENGTH && chat->last.unfit && !chat->interactive)
         screen_warn(chat->screen, "[max_tokens reached: the reply is not yet what the grammar asks for]");
     if (chat->last.finish == FINISH_CONTEXT)

@@ -50,7 +50,7 @@ static const ChatCommand commands[] = {
      commands_tree_goto},
     {"fork", {0}, "[NAME]", "go on in a copy of this conversation", commands_conversations_fork},
     {"new", {0}, "[NAME]", "a new conversation, with a name", commands_conversations_new},
-    {"list", {0}, "", "the conversations that are kept", commands_conversations_list},
+    {"list", {0}, "", "the conversations that are kept, the newest first", commands_conversations_list},
     {"switch",
      {0},
      "NAME",

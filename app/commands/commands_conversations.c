@@ -1,4 +1,5 @@
 // Commands about whole conversations: clear, new, list, switch, delete, fork.
+#include "app/chat/report.h"
 #include "app/commands/commands_internal.h"
 #include "app/record/attachment.h"
 #include "app/record/journal_list.h"
@@ -11,7 +12,7 @@
 enum {
     NAME_COLUMNS = 18, // of a conversation in /list, and for longer names
     MOST_COLUMNS = 24,
-    TOPIC_COLUMNS = 50, // of its first question
+    LEAST_COLUMNS = 16, // of its first question, which has the rest of the row
 };
 
 static const char *lost(const Chat *chat) {
@@ -63,7 +64,9 @@ static void list_entry(const Chat *chat, const JournalEntry *entry, int widest, 
             columns < widest ? widest - columns : 0, "", when);
     const size_t size =
         topic.size && !journal_is_empty(entry) ? (size_t)(topic.bytes + topic.size - said) : strlen(said);
-    page_excerpt(out, said, size, TOPIC_COLUMNS);
+    const int before = (int)strlen(when) + (columns < widest ? widest : columns) + 6;
+    const int room = screen_width(chat_screen(chat)) - before;
+    page_excerpt(out, said, size, room > LEAST_COLUMNS ? room : LEAST_COLUMNS);
     fputc('\n', out);
     text_free(&topic);
 }
@@ -76,12 +79,12 @@ Status commands_conversations_list(Chat *chat, const char *argument, Error *erro
     Status status = page_open(&page, error);
     if (!status) {
         const int widest = widest_name(&list);
-        for (size_t i = 0; i < list.count; i++) list_entry(chat, &list.entries[i], widest, page.stream);
         if (!chat_record_name(chat))
             fputs("* (not kept: --no-save)\n", page.stream);
         else if (!*chat_record_name(chat))
             fprintf(page.stream, "* %s%s(%s)\n", text_name(wished).text, *wished ? "  " : "",
                     chat_tree(chat)->n ? "kept from its next turn on" : "new: kept from its first turn on");
+        for (size_t i = list.count; i > 0; i--) list_entry(chat, &list.entries[i - 1], widest, page.stream);
         page_show(&page, chat_screen(chat));
     }
     journal_list_free(&list);
@@ -108,6 +111,7 @@ Status commands_conversations_switch(Chat *chat, const char *argument, Error *er
         screen_notice(chat_screen(chat), "[%s%s: %d turn%s so far]", already ? "already in " : "",
                       text_name(now && *now ? now : list.entries[index].name).text,
                       tree_depth(chat_tree(chat)), text_plural(tree_depth(chat_tree(chat))));
+    if (!status && !already) report_last_turn(chat);
     journal_list_free(&list);
     return status;
 }

@@ -1,4 +1,5 @@
 // Commands that read and write files: save, load, export, file.
+#include "app/chat/report.h"
 #include "app/commands/commands_internal.h"
 #include "app/loading/model_name.h"
 #include "app/record/attachment.h"
@@ -96,6 +97,7 @@ Status commands_files_load(Chat *chat, const char *argument, Error *error) {
     if (!status)
         screen_notice(chat_screen(chat), "[%d turn%s loaded from %s]", tree_depth(chat_tree(chat)),
                       text_plural(tree_depth(chat_tree(chat))), text_path(path).text);
+    if (!status) report_last_turn(chat);
     return status;
 }
 

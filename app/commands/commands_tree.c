@@ -1,4 +1,5 @@
 // Commands that show the tree of turns, and go to a place in it: goto, tree.
+#include "app/chat/report.h"
 #include "app/chat/way.h"
 #include "app/commands/commands_internal.h"
 #include "app/record/attachment.h"
@@ -19,11 +20,13 @@ Status commands_tree_goto(Chat *chat, const char *argument, Error *error) {
     int index = tree_find(tree, argument);
     if (index == TREE_NONE)
         return error_set(error, STATUS_USAGE, "there is no node %s; /tree shows them", quote(argument).text);
+    const bool already = index == tree->head;
     Status status = way_go(chat, index, "goto", error);
-    if (!status)
-        screen_notice(chat_screen(chat), "[at %s: %d turn%s before the next]", argument, tree_depth(tree),
-                      text_plural(tree_depth(tree)));
-    return status;
+    if (status) return status;
+    screen_notice(chat_screen(chat), "[at %s: %d turn%s before the next]", argument, tree_depth(tree),
+                  text_plural(tree_depth(tree)));
+    if (!already) report_last_turn(chat);
+    return STATUS_OK;
 }
 
 // ---- /tree ------------------------------------------------------------------------------------------------

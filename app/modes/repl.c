@@ -104,15 +104,12 @@ static void show_last_turn(Chat *chat) {
     const Tree *tree = chat_tree(chat);
     int depth = tree_depth(tree);
     if (!depth) return;
-    const TranscriptNode *node = transcript_node(chat_transcript(chat), tree->head);
     char name[TREE_NAME_ROOM];
     tree_name(tree, tree->head, name);
     if (tree->n > depth)
         screen_notice(chat_screen(chat), "[at %s of %d turns and attempts; /tree]", name, tree->n);
     screen_notice(chat_screen(chat), "[%d turn%s so far; the last:]", depth, text_plural(depth));
-    report_old_turn(chat, node);
-    if (node->reply.text && node->reply.report.finish == FINISH_INTERRUPTED)
-        screen_notice(chat_screen(chat), "[interrupted; /continue goes on]");
+    report_last_turn(chat);
 }
 
 // A question whose answer the end of the program has prevented is on the line again.

@@ -28,7 +28,7 @@ static void check_theme(const char *folder, const char *theme, int columns) {
     Pty *pty = prompt_start(command, &(const PtyOptions){.rows = ROWS, .cols = columns});
     pty_expect(pty, "> ");
     snprintf(command, sizeof command, "/load %s/talk.json", folder);
-    prompt_say(pty, command, "1 turn loaded");
+    prompt_say(pty, command, "The end");
     prompt_say(pty, "/replay", "The end");
     pty_expect_screen(pty, "> /replay");
     snprintf(path, sizeof path, "tests/golden/markdown/theme-%s-%d.txt", theme, columns);

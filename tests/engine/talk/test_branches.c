@@ -169,8 +169,8 @@ static void test_new_list_switch(void **state) {
     expect_err(&run,
                "* (new: kept from its first turn on)\n[a new conversation: second; the one before is kept]");
     expect_err(&run, "* second  ");
-    expect_err(&run, "  A question there\n[20");
-    expect_err(&run, "  One\n* second  ");
+    expect_err(&run, "  One\n[20");
+    expect_err(&run, "  A question there\n  20"); // the newest first
     expect_err(&run, ": 1 turn so far]\n[template] ");
     expect_err(&run, "[second: 1 turn so far]");
     program_free(&run);
