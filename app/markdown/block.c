@@ -10,20 +10,14 @@ enum { CODE_INDENT = 4 };
 
 // ---- closing and opening --------------------------------------------------------------------------------------------
 
-static void mark_shown(Blocks *b) {
-    for (int i = 0; i < b->depth; i++) b->stack[i].marked = true;
-    b->begun = b->any = true;
-    b->gap = false;
-}
-
 static void close_leaf(Blocks *b, Rows *rows) {
     if (b->leaf == LEAF_NONE) return;
     (void)block_show_leaf(b, false, rows);
-    if (b->leaf != LEAF_FENCE && b->leaf != LEAF_INDENTED) mark_shown(b);
+    if (b->leaf != LEAF_FENCE && b->leaf != LEAF_INDENTED) block_mark_shown(b);
     if (b->begun) b->before = b->leaf;
     if (b->leaf == LEAF_INDENTED && b->blanks) b->gap = true;
     b->leaf = LEAF_NONE;
-    b->text.size = b->unshown = 0;
+    b->text.size = b->unshown = b->left = 0;
     b->blanks = 0;
     b->begun = false;
     b->language = NULL;
@@ -39,7 +33,7 @@ static void close_containers(Blocks *b, int depth, Rows *rows) {
             BlockLeaf before = b->before;
             block_begin_rows(b, rows);
             block_show_mark(b, rows);
-            mark_shown(b);
+            block_mark_shown(b);
             b->begun = false;
             b->before = before > LEAF_PARAGRAPH ? LEAF_PARAGRAPH : before;
         }
@@ -98,10 +92,6 @@ static bool read_item(Reading *r, BlockContainer *item, bool ends_paragraph) {
 
 // ---- lines in leaves ------------------------------------------------------------------------------------------------
 
-static void trim_end(const char *text, size_t *n, const char *what) {
-    while (*n && text[*n - 1] && strchr(what, text[*n - 1])) --*n;
-}
-
 static void add_paragraph(Blocks *b, Reading *r, Rows *rows) {
     reading_skip(r, reading_indent(r));
     if (b->leaf != LEAF_PARAGRAPH) {
@@ -114,17 +104,10 @@ static void add_paragraph(Blocks *b, Reading *r, Rows *rows) {
 
 static void add_heading(Blocks *b, Reading *r, int level, bool part, Rows *rows) {
     open_leaf(b, LEAF_HEADING, rows);
-    b->level = level;
+    b->hashes = true;
     reading_step(r, (size_t)level);
     reading_skip(r, reading_indent(r));
-    const char *text = r->text + r->at;
-    size_t n = r->n - r->at, end;
-    trim_end(text, &n, " \t");
-    end = n;
-    trim_end(text, &end, "#");
-    if (!end || strchr(" \t", text[end - 1])) n = end;
-    trim_end(text, &n, " \t");
-    add_text(b, text, n, rows);
+    add_text(b, r->text + r->at, r->n - r->at, rows);
     if (!part) close_leaf(b, rows);
 }
 
@@ -149,7 +132,7 @@ static void show_code_line(Blocks *b, Reading *r, Rows *rows) {
     ok = ok && text_add(&line, r->text + r->at, r->n - r->at);
     if (!ok) rows->of.failed = true;
     block_show_code(b, &b->code, line.bytes ? line.bytes : "", line.size, rows);
-    mark_shown(b);
+    block_mark_shown(b);
     text_free(&line);
 }
 
@@ -172,7 +155,7 @@ static void take_indented(Blocks *b, Reading *r, Rows *rows) {
     if (b->leaf != LEAF_INDENTED) open_leaf(b, LEAF_INDENTED, rows);
     for (; b->blanks; b->blanks--) {
         block_show_code(b, &b->code, "", 0, rows);
-        mark_shown(b);
+        block_mark_shown(b);
     }
     reading_skip(r, CODE_INDENT);
     show_code_line(b, r, rows);
@@ -193,7 +176,7 @@ static bool begin_table(Blocks *b, const Reading *r, Rows *rows) {
         b->text.size = from - 1;
         close_leaf(b, rows);
     }
-    b->text.size = b->unshown = 0;
+    b->text.size = b->unshown = b->left = 0;
     b->leaf = LEAF_TABLE;
     add_text(b, head, strlen(head), rows);
     add_text(b, "\n", 1, rows);
@@ -298,10 +281,7 @@ static void take_leaf(Blocks *b, Reading *r, bool part, Rows *rows) {
     }
     if (paragraph && (level = reading_underline(r)) != 0) {
         b->leaf = LEAF_HEADING;
-        b->level = level;
-        size_t n = b->text.size;
-        trim_end(b->text.bytes, &n, " \t");
-        b->text.size = n;
+        b->hashes = false;
         close_leaf(b, rows);
         return;
     }
@@ -329,14 +309,14 @@ static bool begins_leaf(const Reading *r) {
 }
 
 // A line whose beginning has been taken goes on where that went.
-static void take_middle(Blocks *b, Reading *r, Rows *rows) {
+static void take_middle(Blocks *b, Reading *r, bool part, Rows *rows) {
     if (b->leaf == LEAF_FENCE || b->leaf == LEAF_INDENTED) {
         show_code_line(b, r, rows);
         return;
     }
     if (b->leaf == LEAF_NONE) open_leaf(b, LEAF_PARAGRAPH, rows);
     add_text(b, r->text, r->n, rows);
-    if (b->leaf == LEAF_HEADING) close_leaf(b, rows);
+    if (b->leaf == LEAF_HEADING && !part) close_leaf(b, rows);
 }
 
 static bool take_part_of_code(Blocks *b, Reading *r, Rows *rows) {
@@ -393,7 +373,7 @@ bool block_take(Blocks *blocks, const BlockLine *line, Rows *rows) {
     if (blocks->raw) return take_raw(blocks, line, rows);
     if (!line->middle) return take_marked(blocks, line, rows);
     Reading r = {.text = line->text, .n = line->n};
-    take_middle(blocks, &r, rows);
+    take_middle(blocks, &r, line->part, rows);
     return true;
 }
 

@@ -41,8 +41,9 @@ typedef struct Blocks {
         lists[BLOCK_DEEPEST + 1]; // the last item at a depth, which the next one goes on with; kind 0: none
     BlockLeaf leaf, before;       // open; shown last
     Text text;                    // of the open leaf: its lines
+    size_t left;                  // bytes of it that stand above something else, and are not shown again
     size_t unshown;               // openers at its beginning (InlineText)
-    int level;                    // of a heading
+    bool hashes;                  // of a heading: it begins with them, and those at its end are not shown
     char fence;
     int fence_size, fence_indent;
     int blanks; // empty lines of indented code that count if more comes
@@ -65,6 +66,9 @@ bool block_take(Blocks *blocks, const BlockLine *line, Rows *rows);
 // Adds the rows of what is open, as it stands. Returns how many bytes of its text they show.
 size_t block_show(const Blocks *blocks, Rows *rows);
 void block_finish(Blocks *blocks, Rows *rows); // the text ends
+// Something else stands below what block_show() has shown, `used` bytes: only what follows is shown from now on. A table
+// that goes on is a new one, under its head.
+void block_leave(Blocks *blocks, size_t used);
 
 // What stands before the first row of the open leaf, and before the others.
 typedef struct BlockPrefix {

@@ -9,6 +9,7 @@
 
 // The empty row that stands before the open leaf, if one does.
 void block_begin_rows(const Blocks *blocks, Rows *rows);
+void block_mark_shown(Blocks *blocks); // rows of the open leaf are
 // The open leaf; `open`: more of it may come. Returns the bytes of its text that are shown.
 size_t block_show_leaf(const Blocks *blocks, bool open, Rows *rows);
 void block_show_code(const Blocks *blocks, CodeState *state, const char *line, size_t n, Rows *rows);

@@ -79,6 +79,12 @@ void block_begin_rows(const Blocks *blocks, Rows *rows) {
     if (blocks->any && !blocks->begun && (blocks->gap || apart)) put_gap(blocks, rows);
 }
 
+void block_mark_shown(Blocks *blocks) {
+    for (int i = 0; i < blocks->depth; i++) blocks->stack[i].marked = true;
+    blocks->begun = blocks->any = true;
+    blocks->gap = false;
+}
+
 // ---- leaves -----------------------------------------------------------------------------------------------------
 
 static void wrap(const Blocks *blocks, const Cells *cells, bool whole, Rows *rows) {
@@ -88,10 +94,26 @@ static void wrap(const Blocks *blocks, const Cells *cells, bool whole, Rows *row
     block_prefix_free(&prefix);
 }
 
+static void trim_end(const char *text, size_t *n, const char *what) {
+    while (*n && text[*n - 1] && strchr(what, text[*n - 1])) --*n;
+}
+
+// A heading without the hashes at its end.
+static size_t heading_size(const Blocks *blocks) {
+    const char *text = blocks->text.bytes;
+    size_t n = blocks->text.size;
+    trim_end(text, &n, " \t");
+    size_t end = n;
+    if (blocks->hashes) trim_end(text, &end, "#");
+    if (!end || strchr(" \t", text[end - 1])) n = end;
+    trim_end(text, &n, " \t");
+    return n;
+}
+
 static size_t show_text(const Blocks *blocks, bool open, Rows *rows) {
     const bool heading = blocks->leaf == LEAF_HEADING;
     const InlineText source = {.text = blocks->text.bytes,
-                               .n = blocks->text.size,
+                               .n = heading ? heading_size(blocks) : blocks->text.size,
                                .open = open,
                                .unshown = blocks->unshown,
                                .address_too = blocks->address_too,
@@ -99,13 +121,15 @@ static size_t show_text(const Blocks *blocks, bool open, Rows *rows) {
                                .looks = heading ? LOOK_BOLD : 0};
     Cells cells = {0};
     size_t used = inline_render(&source, blocks->links, &cells);
-    if (cells.n || !open) wrap(blocks, &cells, true, rows);
+    cell_drop_left(&cells, blocks->left);
+    if (cells.n || (!open && !blocks->left)) wrap(blocks, &cells, true, rows);
     rows->of.failed = rows->of.failed || cells.failed;
     cell_free(&cells);
     return used;
 }
 
 static void show_table(const Blocks *blocks, Rows *rows) {
+    if (blocks->left && blocks->text.size <= blocks->left) return; // no line has come to its head
     BlockPrefix prefix;
     block_prefix(blocks, &prefix);
     table_render(blocks->text.bytes, blocks->text.size,
@@ -138,6 +162,19 @@ size_t block_show_leaf(const Blocks *blocks, bool open, Rows *rows) {
         used = show_text(blocks, open, rows);
     if (rows->n == gap) row_cut(rows, before); // nothing is sure yet
     return used;
+}
+
+// The table's head and the line under it.
+static size_t head_size(const Text *text) {
+    const char *end = memchr(text->bytes, '\n', text->size);
+    const char *under = end ? memchr(end + 1, '\n', text->size - (size_t)(end + 1 - text->bytes)) : NULL;
+    return under ? (size_t)(under - text->bytes) : text->size;
+}
+
+void block_leave(Blocks *blocks, size_t used) {
+    if (blocks->leaf == LEAF_TABLE) blocks->text.size = used = head_size(&blocks->text);
+    blocks->left = used;
+    block_mark_shown(blocks);
 }
 
 size_t block_show(const Blocks *blocks, Rows *rows) {

@@ -39,6 +39,15 @@ void cell_drop_removed(Cells *cells, size_t from) {
     cells->n = kept;
 }
 
+void cell_drop_left(Cells *cells, size_t at) {
+    size_t first = 0;
+    if (!at) return;
+    while (first < cells->n && cells->cells[first].at < at) first++;
+    while (first < cells->n && (cells->cells[first].code == ' ' || cells->cells[first].code == '\n')) first++;
+    cells->n -= first;
+    if (first) memmove(cells->cells, cells->cells + first, cells->n * sizeof *cells->cells);
+}
+
 void cell_free(Cells *cells) {
     free(cells->cells);
     *cells = (Cells){0};

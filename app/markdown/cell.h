@@ -41,6 +41,8 @@ void cell_add(Cells *cells, Cell cell);
 void cell_add_all(Cells *cells, const Cell *more, size_t n);
 void cell_add_text(Cells *cells, const char *text, CellInk ink); // UTF-8
 void cell_drop_removed(Cells *cells, size_t from);               // from a cell on
+// All that comes from before byte `at`, and the blanks and line ends behind that: another row begins there.
+void cell_drop_left(Cells *cells, size_t at);
 void cell_free(Cells *cells);
 
 // The columns that a character takes at most, in any terminal; a tab's depend on where it stands.

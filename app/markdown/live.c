@@ -130,16 +130,25 @@ static bool find_difference(const Live *live, const Rows *rows, size_t *row, siz
     return true;
 }
 
+// The first row of what is shown that can still be reached.
+static size_t first_row(const Live *live) {
+    size_t visible = live->height > 1 ? (size_t)live->height - 1 : 1;
+    return live->shown.n > visible ? live->shown.n - visible : 0;
+}
+
 void live_paint(Live *live, const Rows *rows, const LiveTheme *theme, const Links *links, Text *out) {
     Painter p = {rows, theme, links, out, {0}};
     size_t row = 0, cell = 0;
+    if (!rows->n && live->shown.n) {
+        go_back(&p, live, first_row(live), 0);
+        live_forget(live);
+    }
     if (!rows->n) return;
     if (live->shown.n && !find_difference(live, rows, &row, &cell)) return;
     // Only what follows: the cursor is where it goes on.
     bool follows = !live->shown.n || (row + 1 == live->shown.n && cell == size_of(&live->shown, row));
     if (!follows) {
-        size_t visible = live->height > 1 ? (size_t)live->height - 1 : 1;
-        if (live->shown.n - row > visible) row = live->shown.n - visible, cell = 0;
+        if (row < first_row(live)) row = first_row(live), cell = 0;
         if (row >= rows->n) row = rows->n - 1, cell = size_of(rows, row);
         if (cell > size_of(&live->shown, row)) cell = size_of(&live->shown, row);
         cell = safe_cell(&live->shown, row, cell);

@@ -134,10 +134,8 @@ static bool begin_at(Blocks *b, size_t at, const char *opener) {
     b->text.size = 0;
     bool ok = rest && text_add(&b->text, opener, n) && text_add(&b->text, rest, left);
     free(rest);
+    block_leave(b, 0);
     b->unshown = n;
-    b->begun = b->any = true;
-    b->gap = false;
-    for (int i = 0; i < b->depth; i++) b->stack[i].marked = true;
     return ok;
 }
 
@@ -171,35 +169,29 @@ static bool settle_tall(Markdown *m) {
 }
 
 // What is shown of the open block is settled, however it would have gone on.
-static bool settle_all(Markdown *m) {
+static void settle_all(Markdown *m) {
     m->held = false;
     Blocks *b = &m->blocks;
     if (b->raw) {
         m->settled = m->rows.n;
         m->line.size = 0;
-        return true;
+        return;
     }
     adopt(m);
     row_cut(&m->rows, m->settled);
     size_t used = block_show(b, &m->rows);
-    bool ok = true;
-    if (has_text(b) && m->rows.n > m->settled) {
-        ok = begin_at(b, used, "");
-    } else if (b->leaf == LEAF_TABLE) {
-        b->leaf = LEAF_NONE;
-        b->text.size = 0;
-        b->before = LEAF_TABLE;
-        b->any = true;
-    }
+    if (m->rows.n > m->settled) block_leave(b, used);
     m->settled = m->rows.n;
-    return ok;
 }
 
 static bool limit(Markdown *m) {
     size_t most = m->blocks.leaf == LEAF_TABLE ? LONGEST_TABLE : LONGEST;
     if (m->line.size < LONGEST && m->blocks.text.size < most) return settle_tall(m);
     if (!m->sure && m->line.size >= LONGEST) m->middle = true; // too long to be anything else than text
-    return m->sure ? settle_all(m) : true;
+    if (!m->sure) return true;
+    settle_all(m);
+    const bool more = has_text(&m->blocks) && m->blocks.left;
+    return !more || begin_at(&m->blocks, m->blocks.left, "");
 }
 
 // ---- the text -----------------------------------------------------------------------------------------------------
@@ -238,12 +230,20 @@ bool markdown_push(Markdown *m, const char *text, size_t n, Text *out) {
 }
 
 bool markdown_part(Markdown *m, Text *out) {
-    bool ok = settle_all(m);
-    ok = show(m, out) && ok;
+    settle_all(m);
+    bool ok = show(m, out);
     if (markdown_line_is_open(m)) ok = text_add(out, "\n", 1) && ok;
     row_cut(&m->rows, 0);
     m->settled = 0;
     live_forget(&m->live);
+    return ok;
+}
+
+bool markdown_go_on(Markdown *m, const char *text, size_t n) {
+    Text shown = {0};
+    bool ok = markdown_push(m, text, n, &shown);
+    ok = markdown_part(m, &shown) && ok;
+    text_free(&shown);
     return ok;
 }
 

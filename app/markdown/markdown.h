@@ -22,6 +22,9 @@ void markdown_close(Markdown *markdown);                 // NULL is fine
 
 // A piece of the text. False: no memory; what could not be drawn is lost to the screen.
 bool markdown_push(Markdown *markdown, const char *text, size_t n, Text *out);
+// The text goes on behind what was shown before, in another drawing: nothing of that is shown again but what its last
+// line, or a table's head, needs to be read.
+bool markdown_go_on(Markdown *markdown, const char *text, size_t n);
 // Something else is about to be shown: what there is of the reply stays as it is, and the rest begins on a new line.
 bool markdown_part(Markdown *markdown, Text *out);
 bool markdown_end(Markdown *markdown, Text *out); // with a newline, unless nothing is shown

@@ -8,7 +8,7 @@
 
 #include <ctype.h>
 
-enum { MOST_LINKS = 60000, DEEPEST_BRACKETS = 64 };
+enum { MOST_LINKS = 60000, DEEPEST_BRACKETS = 64, LONGEST_ENTITY = 10 };
 
 uint16_t inline_link(Links *links, const char *address, size_t n) {
     for (size_t i = links->n; i-- > 0;)
@@ -191,12 +191,19 @@ static void read_autolink(Inline *in) {
 
 // ---- the rest -------------------------------------------------------------------------------------------------
 
-static void read_entity(Inline *in) {
+// A reference to a character, or a `&`. False: what follows decides.
+static bool read_entity(Inline *in) {
     uint32_t code = '&';
+    size_t end = in->at + 1;
+    while (end < in->source->n &&
+           (isalnum((unsigned char)in->source->text[end]) || in->source->text[end] == '#'))
+        end++;
+    if (in->source->open && end == in->source->n && end - in->at < LONGEST_ENTITY) return false;
     size_t used = entity_read(in->source->text + in->at, in->source->n - in->at, &code);
     if (used && (code == '\n' || code == '\t')) code = ' ';
     put(in, utf8_is_obeyed(code) ? UTF8_REPLACEMENT : code, INK_TEXT);
     in->at += used ? used : 1;
+    return true;
 }
 
 // A backslash: an escape, a line's end, or itself. False: what follows decides.
@@ -278,8 +285,7 @@ static bool read_one(Inline *in) {
         read_autolink(in);
         return true;
     case '&':
-        read_entity(in);
-        return true;
+        return read_entity(in);
     case '\n':
         read_line_end(in);
         return true;

@@ -49,6 +49,10 @@ static void expect_row(int row, const char *wanted) {
     assert_string_equal(line, wanted);
 }
 
+static void expect_sent(const char *part) {
+    if (!strstr(stream.sent, part)) fail_msg("not sent: %s in %s", part, stream.sent);
+}
+
 static void test_a_word_that_grows_moves_down(void **state) {
     (void)state;
     for (int raw = 0; raw < 2; raw++) {
@@ -210,7 +214,75 @@ static void test_parts(void **state) {
     end();
     char seen[DRAWN_SEEN];
     drawn_seen(&stream.vt, false, seen);
-    assert_string_equal(seen, "one two [notice] three* four five int x; // y");
+    assert_string_equal(seen, "one two [notice] three four five int x; // y");
+}
+
+// What is said, or happens, in the middle of a reply does not end what is open there.
+static void part(const char *notice) {
+    Text out = {0};
+    assert_true(markdown_part(stream.m, &out));
+    assert_true(text_add(&out, notice, strlen(notice)));
+    take(&out);
+}
+
+static void expect_rows(const char *const *rows) {
+    for (int row = 0; row == 0 || rows[row]; row++) expect_row(row, rows[row]);
+}
+
+static void test_a_table_goes_on_as_one(void **state) {
+    (void)state;
+    begin(40, 24, false);
+    push("| a | b |\n|---|--:|\n| 1 | 2 |\n| 3");
+    part("[notice]\n");
+    push(" | *4* |\n| five | 6 |\n");
+    part("[another]\n");
+    push("\nend");
+    end();
+    expect_rows((const char *const[]){"a │ b", "──┼──", "1 │ 2", "[notice]", "a    │ b", "─────┼──",
+                                      "3    │ 4", "five │ 6", "[another]", "", "end", "", NULL});
+    // Under its head the line is missing yet.
+    begin(40, 24, false);
+    push("| a | b |\n|--");
+    part("[notice]\n");
+    push("-|---|\n| 1 | 2 |");
+    end();
+    expect_rows((const char *const[]){"| a | b |", "[notice]", "a │ b", "──┼──", "1 │ 2", "", NULL});
+    // The window is narrower than what stands there.
+    Text out = {0};
+    begin(40, 24, false);
+    push("| word after word | b |\n|---|---|\n| 1 | 2 |\n");
+    markdown_resize(stream.m, 12, 24, &out);
+    take(&out);
+    vt_resize(&stream.vt, DRAWN_ROWS, 12);
+    push("| 3 | 4 |\n");
+    end();
+    expect_row(3, "word     │ b");
+}
+
+static void test_what_is_open_goes_on(void **state) {
+    (void)state;
+    begin(60, 24, false);
+    push("A **bold");
+    part("[notice]\n");
+    push(" word**, `some");
+    part("[notice]\n");
+    push(" __code__` and [a");
+    part("[notice]\n");
+    push(" link](http://a.b) end");
+    expect_sent("\033]8;;http://a.b");
+    part("[notice]\n");
+    push("\n\n> quoted");
+    part("[notice]\n");
+    push(" *on*\n");
+    part("[notice]\n");
+    push("\nTitle");
+    part("[notice]\n");
+    push("\n---\nend");
+    end();
+    expect_rows((const char *const[]){"A bold",   "[notice]", "word, some", "[notice]", "__code__ and [a",
+                                      "[notice]", "link end", "[notice]",   "",         "│ quoted",
+                                      "[notice]", "│ on",     "[notice]",   "",         "Title",
+                                      "[notice]", "",         "end",        "",         NULL});
 }
 
 static void test_another_width(void **state) {
@@ -231,10 +303,6 @@ static void test_another_width(void **state) {
     expect_row(1, "seven");
     expect_row(2, "eight");
     end();
-}
-
-static void expect_sent(const char *part) {
-    if (!strstr(stream.sent, part)) fail_msg("not sent: %s in %s", part, stream.sent);
 }
 
 static void test_styles_and_links(void **state) {
@@ -301,6 +369,8 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_tables_of_many_columns),
         cmocka_unit_test(test_cells_without_a_column),
         cmocka_unit_test(test_parts),
+        cmocka_unit_test(test_a_table_goes_on_as_one),
+        cmocka_unit_test(test_what_is_open_goes_on),
         cmocka_unit_test(test_another_width),
         cmocka_unit_test(test_styles_and_links),
         cmocka_unit_test(test_entities_are_harmless),

@@ -26,12 +26,15 @@ uint32_t drawn_below(uint32_t *numbers, uint32_t n) {
     return (*numbers >> 8) % n;
 }
 
-void drawn_show(Vt *vt, const char *text, const MarkdownOptions *options, uint32_t most, uint32_t *numbers) {
+void drawn_rest(Vt *vt, const char *text, size_t cut, const MarkdownOptions *options, uint32_t most,
+                uint32_t *numbers) {
     Markdown *m = markdown_open(options);
-    size_t n = strlen(text);
     Text out = {0};
     assert_non_null(m);
+    assert_true(markdown_go_on(m, text, cut));
     vt_init(vt, DRAWN_ROWS, options->width);
+    text += cut;
+    size_t n = strlen(text);
     while (n) {
         size_t size = most ? 1 + drawn_below(numbers, most) : n;
         if (size > n) size = n;
@@ -46,6 +49,10 @@ void drawn_show(Vt *vt, const char *text, const MarkdownOptions *options, uint32
     drawn_feed(vt, &out);
     text_free(&out);
     markdown_close(m);
+}
+
+void drawn_show(Vt *vt, const char *text, const MarkdownOptions *options, uint32_t most, uint32_t *numbers) {
+    drawn_rest(vt, text, 0, options, most, numbers);
 }
 
 static bool is_frame(const char *text, size_t *n) {
