@@ -57,7 +57,11 @@ typedef struct ChatReply {
     bool looped;          // and was stopped for it
     double started, told; // seconds of the clock: its first token, its speed was told last
     int64_t n_tokens;     // since then
-    bool hushed;          // hidden thoughts end here: the empty lines after them are not shown, either
+    // It goes on with these bytes, which are on the screen, as far as they were drawn as one with it
+    const char *before;
+    size_t n_before;
+    ScreenStyle before_style;
+    bool hushed; // hidden thoughts end here: the empty lines after them are not shown, either
 } ChatReply;
 
 // What was said and is not said again.

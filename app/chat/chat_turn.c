@@ -52,6 +52,25 @@ static void on_token(void *user, int32_t id) {
     if (chat->thoughts.thinking) chat->reply.hushed = true;
 }
 
+static ScreenStyle style_of(const Chat *chat) {
+    return chat->thoughts.thinking && chat->thoughts.mode == THINK_DIM ? SCREEN_DIM : SCREEN_NORMAL;
+}
+
+// A reply goes on (NULL: none does): what of it is on the screen, and drawn in one with what comes.
+static void note_before(Chat *chat, const TranscriptReply *before) {
+    ChatReply *reply = &chat->reply;
+    const ThinkMode mode = chat->thoughts.mode;
+    reply->n_before = 0;
+    if (!before || (chat->thoughts.thinking && mode == THINK_HIDE)) return;
+    size_t n = before->size;
+    if (before->ids && mode != THINK_SHOW && thoughts_known(&chat->thoughts))
+        n = thoughts_tail(&chat->thoughts, engine_tokenizer(chat->model.engine), before->ids, before->n_ids);
+    if (n > before->size) n = before->size;
+    reply->before = before->text + before->size - n;
+    reply->n_before = n;
+    reply->before_style = style_of(chat);
+}
+
 static void on_text(void *user, const char *text, size_t size) {
     Chat *chat = user;
     Error error;
@@ -67,7 +86,10 @@ static void on_text(void *user, const char *text, size_t size) {
     chat->reply.speaking = true;
     chat->reply.parted = false;
     if (chat->output) return;
-    ScreenStyle style = thinking && chat->thoughts.mode == THINK_DIM ? SCREEN_DIM : SCREEN_NORMAL;
+    const ScreenStyle style = style_of(chat);
+    if (chat->reply.n_before && style == chat->reply.before_style)
+        screen_reply_go_on(chat->screen, style, chat->reply.before, chat->reply.n_before);
+    chat->reply.n_before = 0;
     chat_note_output(chat, screen_reply(chat->screen, style, text, size, &error), &error);
     if (chat->output) signals_raise_interrupt();
 }
@@ -112,15 +134,17 @@ static Status begin_thoughts(Chat *chat, bool resume, Error *error) {
     return STATUS_OK;
 }
 
-// The model answers the messages (or, with `resume`, goes on); *reply speaks of the conversation's last
+// The model answers the messages (or goes on with what it said `before`); *reply speaks of the conversation's last
 // message. A seed of the reply's own leaves the conversation's random numbers where they are. A backend that is lost
 // after something was said ends the reply as an interrupt does; settle_turn() tells of it.
-static Status make_reply(Chat *chat, bool resume, const uint64_t *seed, TranscriptReply *reply,
-                         Error *error) {
+static Status make_reply(Chat *chat, const TranscriptReply *before, const uint64_t *seed,
+                         TranscriptReply *reply, Error *error) {
+    const bool resume = before != NULL;
     ConversationSettings *settings = conversation_settings(chat->conversation);
     ConversationEvents events = {.user = chat, .token = on_token, .text = on_text, .overflow = on_overflow};
     uint64_t own = settings->position;
     if (begin_thoughts(chat, resume, error)) return error->status;
+    note_before(chat, before);
     if (seed) settings->seed = *seed, settings->position = 0;
     *reply = (TranscriptReply){.seed = settings->seed, .position = settings->position};
     chat->reply.seed = reply->seed, chat->reply.position = reply->position;
@@ -219,7 +243,7 @@ Status chat_turn_ask_at(Chat *chat, const ChatTurn *turn, Error *error) {
     if (!status) status = conversation_append(chat->conversation, &user, error);
     if (!status && notes_before(chat)) note_question(chat, turn);
     chat_rescue_begin(chat, turn);
-    if (!status) status = make_reply(chat, false, turn->seed, &node.reply, error);
+    if (!status) status = make_reply(chat, NULL, turn->seed, &node.reply, error);
     rescue_settle();
     if (status == STATUS_FATAL) note_question(chat, turn);
     if (!status) status = chat_settings_record(chat, error);
@@ -261,7 +285,9 @@ Status chat_turn_continue(Chat *chat, Error *error) {
     if (!status) status = way_begin(chat, tree->nodes[head].parent, head, error);
     chat_rescue_begin(chat, NULL);
     if (has_reply) rescue_add(transcript_node(chat->transcript, head)->reply.text, size);
-    if (!status) status = make_reply(chat, has_reply, NULL, &reply, error);
+    if (!status)
+        status = make_reply(chat, has_reply ? &transcript_node(chat->transcript, head)->reply : NULL, NULL,
+                            &reply, error);
     rescue_settle();
     if (!status && has_reply && reply.size == size && !chat->reply.lost.status)
         screen_notice(chat->screen, "[the reply is complete: there is nothing to go on with]");

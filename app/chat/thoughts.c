@@ -40,13 +40,12 @@ bool thoughts_known(const Thoughts *thoughts) {
     return thoughts->begin >= 0 || thoughts->channels.tokenizer;
 }
 
-// Of the channels' tokens, the one that begins a thought and the one that ends it belong to it.
-static bool is_thought(Thoughts *thoughts, int32_t id) {
+// Of the channels' tokens, the one that begins a thought and the one that ends it belong to it. *size: what is seen of it.
+static bool is_thought(Thoughts *thoughts, int32_t id, size_t *size) {
     Channels *channels = &thoughts->channels;
     bool before = channels->thinking;
-    size_t size;
-    const char *bytes = tokenizer_bytes(channels->tokenizer, -1, id, false, &size);
-    channels_token(channels, id, &bytes, &size);
+    const char *bytes = tokenizer_bytes(channels->tokenizer, -1, id, false, size);
+    channels_token(channels, id, &bytes, size);
     return before || channels->thinking;
 }
 
@@ -54,8 +53,9 @@ void thoughts_begin(Thoughts *thoughts, const int32_t *tail, int64_t n) {
     thoughts->thinking = thoughts->ends = false;
     thoughts->n_tokens = 0;
     if (thoughts->channels.tokenizer) {
+        size_t size;
         channels_begin(&thoughts->channels);
-        for (int64_t i = 0; i < n; i++) is_thought(thoughts, tail[i]);
+        for (int64_t i = 0; i < n; i++) is_thought(thoughts, tail[i], &size);
         thoughts->thinking = thoughts->channels.thinking;
         return;
     }
@@ -65,12 +65,33 @@ void thoughts_begin(Thoughts *thoughts, const int32_t *tail, int64_t n) {
 }
 
 void thoughts_token(Thoughts *thoughts, int32_t id) {
+    size_t size;
     if (thoughts->channels.tokenizer) {
-        thoughts->thinking = is_thought(thoughts, id);
+        thoughts->thinking = is_thought(thoughts, id, &size);
     } else if (thoughts->begin >= 0) {
         if (thoughts->ends) thoughts->thinking = thoughts->ends = false;
         if (id == thoughts->begin) thoughts->thinking = true;
         thoughts->ends = thoughts->thinking && id == thoughts->end;
     }
     thoughts->n_tokens += thoughts->thinking;
+}
+
+// Without a channel a thought's end counts also where its beginning is the template's.
+size_t thoughts_tail(const Thoughts *thoughts, const Tokenizer *tokenizer, const int32_t *ids, int64_t n) {
+    Thoughts walk = *thoughts;
+    size_t tail = 0;
+    thoughts_begin(&walk, NULL, 0);
+    for (int64_t i = 0; i < n; i++) {
+        const bool before = walk.thinking;
+        size_t size;
+        if (walk.channels.tokenizer) {
+            walk.thinking = is_thought(&walk, ids[i], &size);
+        } else {
+            thoughts_token(&walk, ids[i]);
+            (void)tokenizer_bytes(tokenizer, i ? ids[i - 1] : -1, ids[i], false, &size);
+        }
+        tail = walk.thinking == before ? tail + size : size;
+        if (ids[i] == walk.end) tail = 0;
+    }
+    return tail;
 }

@@ -31,6 +31,9 @@ void thoughts_begin(Thoughts *thoughts, const int32_t *tail, int64_t n);
 // A token is drawn; its text, if any, comes next.
 void thoughts_token(Thoughts *thoughts, int32_t id);
 
+// The bytes at the end of what a reply's ids [n] say that are of one thought, or of none.
+size_t thoughts_tail(const Thoughts *thoughts, const Tokenizer *tokenizer, const int32_t *ids, int64_t n);
+
 int thoughts_mode_find(const char *name); // "show", "dim", "hide": a ThinkMode, or -1
 const char *thoughts_mode_name(ThinkMode mode);
 

@@ -75,6 +75,9 @@ int screen_height(const Screen *screen); // rows of it; 24 without one
 // together again (terminal only). STATUS_FILE: a short write, EPIPE, ENOSPC: stdout takes no more of this
 // reply; further calls fail likewise without writing. STATUS_INTERRUPTED: nobody reads it, and is waited for no longer.
 Status screen_reply(Screen *screen, ScreenStyle style, const char *text, size_t n, Error *error);
+// What is streamed next goes on with a text that was shown in that style before, if it has that style, too: where
+// Markdown is drawn, in the block that was open there.
+void screen_reply_go_on(Screen *screen, ScreenStyle style, const char *text, size_t n);
 // A line below a reply that streams, on a terminal where rows are wrapped: it is gone with the next piece.
 void screen_reply_status(Screen *screen, const char *text);
 // Ends a reply: what was held back, and a newline unless the reply ended with one (or was empty).

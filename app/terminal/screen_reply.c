@@ -83,6 +83,12 @@ static MarkdownOptions drawing_options(const Screen *screen, ScreenStyle style) 
     return options;
 }
 
+static void begin_drawing(Screen *screen, ScreenStyle style) {
+    MarkdownOptions options = drawing_options(screen, style);
+    screen->drawn = markdown_open(&options);
+    screen->drawn_style = style;
+}
+
 static Status end_drawing(Screen *screen, Error *error) {
     if (!screen->drawn) return STATUS_OK;
     wipe_below(screen);
@@ -112,11 +118,7 @@ static Status draw_reply(Screen *screen, ScreenStyle style, Error *error) {
         if (!status && screen->out.size && screen->out.bytes[0] != '\n')
             status = write_reply(screen, "\n", 1, error);
     }
-    if (!screen->drawn) {
-        MarkdownOptions options = drawing_options(screen, style);
-        screen->drawn = markdown_open(&options);
-        screen->drawn_style = style;
-    }
+    if (!screen->drawn) begin_drawing(screen, style);
     if (status || !screen->drawn)
         return status ? status : write_reply(screen, screen->out.bytes, screen->out.size, error);
     if (tty_was_continued()) leave_alone(screen);
@@ -165,6 +167,17 @@ Status screen_reply(Screen *screen, ScreenStyle style, const char *text, size_t 
     Status status = write_reply(screen, screen->out.bytes, screen->out.size, error);
     if (styled && !screen_write(screen, STDOUT_FILENO, off, strlen(off))) screen->reply_error = errno;
     return status;
+}
+
+// Without memory what comes is drawn as a reply of its own.
+void screen_reply_go_on(Screen *screen, ScreenStyle style, const char *text, size_t n) {
+    if (!screen->traits.reply_terminal || !screen->traits.wraps || screen->drawn) return;
+    screen->out.size = 0;
+    if (!show_reply(screen, text, n)) return;
+    begin_drawing(screen, style);
+    if (!screen->drawn || markdown_go_on(screen->drawn, screen->out.bytes, screen->out.size)) return;
+    markdown_close(screen->drawn);
+    screen->drawn = NULL;
 }
 
 bool screen_reader_left(const Screen *screen) {

@@ -1,6 +1,7 @@
 // Reasoning between think tokens: told apart by token id, shown, dimmed or hidden.
 #include "tests/support/files.h"
 #include "tests/support/model/prompt.h"
+#include "tests/support/model/tokenizer_files.h"
 #include "tests/support/test.h"
 #include "app/chat/thoughts.h"
 
@@ -53,6 +54,21 @@ static void test_a_model_without_think_tokens(void **state) {
     Thoughts t = {.begin = -1, .end = -1};
     thoughts_begin(&t, (int32_t[]){BEGIN}, 1);
     assert_string_equal(marks(&t, (int32_t[]){BEGIN, WORD, END, -1}, 4), "....");
+}
+
+// What of a reply is drawn in one with what follows: the ids' bytes behind the last thought, or those of that.
+static void test_the_tail_of_a_reply(void **state) {
+    (void)state;
+    Tokenizer *tokenizer = tokenizer_files_open(BABBLER);
+    Thoughts t = {.begin = tokenizer_find(tokenizer, "a"), .end = tokenizer_find(tokenizer, "b")};
+    const int32_t the = tokenizer_find(tokenizer, "Ġthe");
+    assert_true(t.begin >= 0 && t.end >= 0 && the >= 0);
+    assert_int_equal(thoughts_tail(&t, tokenizer, (int32_t[]){the, the}, 2), 8);
+    assert_int_equal(thoughts_tail(&t, tokenizer, (int32_t[]){the, t.begin, the, t.end, the}, 5), 4);
+    assert_int_equal(thoughts_tail(&t, tokenizer, (int32_t[]){the, t.begin, the, the}, 4), 9);
+    assert_int_equal(thoughts_tail(&t, tokenizer, (int32_t[]){the, the, t.end}, 3),
+                     0); // the template began it
+    tokenizer_close(tokenizer);
 }
 
 static void test_modes(void **state) {
@@ -267,6 +283,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_tokens_between_the_two),
         cmocka_unit_test(test_a_thought_that_has_begun),
         cmocka_unit_test(test_a_model_without_think_tokens),
+        cmocka_unit_test(test_the_tail_of_a_reply),
         cmocka_unit_test(test_modes),
         WITH_HOME(test_shown_in_scripts_unless_hidden),
         WITH_HOME(test_what_follows_a_hidden_thought_is_shown),
