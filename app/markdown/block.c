@@ -43,7 +43,6 @@ static void close_containers(Blocks *b, int depth, Rows *rows) {
 
 static void open_leaf(Blocks *b, BlockLeaf leaf, Rows *rows) {
     close_leaf(b, rows);
-    b->lists[b->depth].kind = 0;
     if (b->depth) b->stack[b->depth - 1].empty = false;
     b->leaf = leaf;
 }
@@ -54,19 +53,9 @@ static void add_text(Blocks *b, const char *text, size_t n, Rows *rows) {
 
 static void push(Blocks *b, BlockContainer container, Rows *rows) {
     close_leaf(b, rows);
-    BlockContainer *list = &b->lists[b->depth];
-    if (container.kind != '>' && list->kind == container.kind) container.number = list->number + 1;
-    if (container.kind == '>') container.width = 2;
-    if (strchr("-+*", container.kind)) container.width = 2;
-    if (strchr(".)", container.kind)) {
-        container.width = 3;
-        for (long long n = container.number; n > 9; n /= 10) container.width++;
-    }
-    *list = container;
-    if (container.kind == '>') list->kind = 0;
+    container.width = 2 + container.digits;
     if (b->depth) b->stack[b->depth - 1].empty = false;
     b->stack[b->depth++] = container;
-    b->lists[b->depth].kind = 0;
 }
 
 // Takes the item's mark and the blanks behind it; false: none is there, or none that ends a paragraph.
@@ -76,7 +65,7 @@ static bool read_item(Reading *r, BlockContainer *item, bool ends_paragraph) {
     reading_skip(&at, indent);
     ReadingItem mark;
     size_t n = reading_item(&at, &mark);
-    *item = (BlockContainer){.kind = mark.kind, .number = mark.number, .empty = true};
+    *item = (BlockContainer){.kind = mark.kind, .number = mark.number, .digits = mark.digits, .empty = true};
     if (!n) return false;
     reading_step(&at, n);
     bool blank = reading_is_blank(&at);

@@ -21,11 +21,11 @@ typedef enum BlockLeaf {
 // A quote ('>') or an item of a list ('-', '+', '*', or '.' and ')' behind a number).
 typedef struct BlockContainer {
     char kind;
-    int indent; // columns in which its lines begin, from where its own line does
-    int width;  // of what is shown before them
-    long long number;
-    bool marked; // something of it is shown, and with that its mark
-    bool empty;  // nothing is in it yet
+    int indent;         // columns in which its lines begin, from where its own line does
+    int width;          // of what is shown before them
+    int number, digits; // as it is written, also out of order
+    bool marked;        // something of it is shown, and with that its mark
+    bool empty;         // nothing is in it yet
 } BlockContainer;
 
 typedef struct Blocks {
@@ -37,13 +37,11 @@ typedef struct Blocks {
 
     BlockContainer stack[BLOCK_DEEPEST];
     int depth;
-    BlockContainer
-        lists[BLOCK_DEEPEST + 1]; // the last item at a depth, which the next one goes on with; kind 0: none
-    BlockLeaf leaf, before;       // open; shown last
-    Text text;                    // of the open leaf: its lines
-    size_t left;                  // bytes of it that stand above something else, and are not shown again
-    size_t unshown;               // openers at its beginning (InlineText)
-    bool hashes;                  // of a heading: it begins with them, and those at its end are not shown
+    BlockLeaf leaf, before; // open; shown last
+    Text text;              // of the open leaf: its lines
+    size_t left;            // bytes of it that stand above something else, and are not shown again
+    size_t unshown;         // openers at its beginning (InlineText)
+    bool hashes;            // of a heading: it begins with them, and those at its end are not shown
     char fence;
     int fence_size, fence_indent;
     int blanks; // empty lines of indented code that count if more comes

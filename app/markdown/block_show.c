@@ -16,7 +16,7 @@ static void put_mark(const Blocks *blocks, int index, Cells *cells) {
     int level = 0;
     for (int i = 0; i < index; i++) level += strchr("-+*", blocks->stack[i].kind) != NULL;
     if (strchr(".)", item->kind))
-        snprintf(text, sizeof text, "%lld%c ", item->number, item->kind);
+        snprintf(text, sizeof text, "%0*d%c ", item->digits, item->number, item->kind);
     else
         snprintf(text, sizeof text, "%s", bullets[level < 3 ? level : 2]);
     cell_add_text(cells, text, INK_FRAME);

@@ -93,7 +93,7 @@ int reading_fence(const Reading *r) {
 size_t reading_item(const Reading *r, ReadingItem *item) {
     const char *text = r->text + r->at;
     size_t left = r->n - r->at, n = 0;
-    long long number = 0;
+    int number = 0;
     *item = (ReadingItem){0};
     if (left && strchr("-+*", text[0])) {
         n = 1;
@@ -106,5 +106,6 @@ size_t reading_item(const Reading *r, ReadingItem *item) {
     if (n < left && text[n] != ' ' && text[n] != '\t') return 0;
     item->kind = text[n - 1];
     item->number = number;
+    item->digits = (int)n - 1;
     return n;
 }

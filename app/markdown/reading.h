@@ -17,7 +17,7 @@ typedef struct Reading {
 // The mark of a list's item: `-`, `+`, `*`, or what stands behind the number: `.` or `)`.
 typedef struct ReadingItem {
     char kind;
-    long long number;
+    int number, digits;
 } ReadingItem;
 
 int reading_indent(const Reading *r);       // columns of blanks before the next character

@@ -5,7 +5,7 @@
 
 What is seen comes from markdown-it-py, which passes CommonMark's own tests, with GitHub's tables and strikethrough. Raw
 HTML and definitions of links are switched off there, as palaver shows both as they are written. Numbers of lists count as
-seen, as a browser shows them. Half of the texts are what models write, built from parts; half are characters that mean
+seen, as they are written. Half of the texts are what models write, built from parts; half are characters that mean
 something, thrown together, for nobody would write down what these show.
 """
 
@@ -115,16 +115,10 @@ def inline_text(token):
 
 def seen(md, text):
     """The text of each block, in the order of the document."""
-    out, lists = [], []
+    out = []
     for token in md.parse(text):
-        if token.type in ("ordered_list_open", "bullet_list_open"):
-            lists.append(token.attrGet("start") if token.attrGet("start") is not None else 1)
-            lists[-1] = lists[-1] if token.type[0] == "o" else None
-        elif token.type in ("ordered_list_close", "bullet_list_close"):
-            lists.pop()
-        elif token.type == "list_item_open" and lists[-1] is not None:
-            out.append(f"{lists[-1]}{token.markup}")
-            lists[-1] += 1
+        if token.type == "list_item_open" and token.info:
+            out.append(token.info + token.markup)
         elif token.type == "inline":
             out.append(inline_text(token))
         elif token.type in ("fence", "code_block"):

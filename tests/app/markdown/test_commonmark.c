@@ -123,14 +123,14 @@ static void make_document(uint32_t *numbers, char *text) {
 
 // ---- what cmark has of it -----------------------------------------------------------------------------------------
 
-static void add_number(cmark_node *item, char *seen) {
-    cmark_node *list = cmark_node_parent(item);
-    int number = cmark_node_get_list_start(list);
-    char text[40];
-    if (cmark_node_get_list_type(list) != CMARK_ORDERED_LIST) return;
-    for (cmark_node *before = item; (before = cmark_node_previous(before));) number++;
-    sprintf(text, " %d%s ", number, cmark_node_get_list_delim(list) == CMARK_PAREN_DELIM ? ")" : ".");
-    strcat(seen, text);
+// The mark of an item with a number, as it is written.
+static void add_number(const char *text, cmark_node *item, char *seen) {
+    if (cmark_node_get_list_type(cmark_node_parent(item)) != CMARK_ORDERED_LIST) return;
+    for (int line = cmark_node_get_start_line(item); line > 1; line--) text = strchr(text, '\n') + 1;
+    text += cmark_node_get_start_column(item) - 1;
+    strcat(seen, " ");
+    strncat(seen, text, strspn(text, "0123456789") + 1);
+    strcat(seen, " ");
 }
 
 // The words of all blocks. False: the text has HTML.
@@ -145,7 +145,7 @@ static bool see(const char *text, char seen[DRAWN_SEEN]) {
         const bool is_block = type >= CMARK_NODE_FIRST_BLOCK && type <= CMARK_NODE_LAST_BLOCK;
         if (is_block || type == CMARK_NODE_SOFTBREAK || type == CMARK_NODE_LINEBREAK) strcat(seen, " ");
         fine = fine && type != CMARK_NODE_HTML_BLOCK && type != CMARK_NODE_HTML_INLINE;
-        if (event == CMARK_EVENT_ENTER && type == CMARK_NODE_ITEM) add_number(node, seen);
+        if (event == CMARK_EVENT_ENTER && type == CMARK_NODE_ITEM) add_number(text, node, seen);
         if (type == CMARK_NODE_TEXT || type == CMARK_NODE_CODE || type == CMARK_NODE_CODE_BLOCK)
             strcat(seen, cmark_node_get_literal(node));
     }

@@ -53,6 +53,10 @@ static void expect_sent(const char *part) {
     if (!strstr(stream.sent, part)) fail_msg("not sent: %s in %s", part, stream.sent);
 }
 
+static void expect_rows(const char *const *rows) {
+    for (int row = 0; rows[row]; row++) expect_row(row, rows[row]);
+}
+
 static void test_a_word_that_grows_moves_down(void **state) {
     (void)state;
     for (int raw = 0; raw < 2; raw++) {
@@ -167,6 +171,15 @@ static void test_deep_blocks(void **state) {
     expect_row(27, "end");
 }
 
+static void test_numbers_stay_as_they_are_written(void **state) {
+    (void)state;
+    begin(40, 24, false);
+    push("4. four\n7. seven\n   1) one\n   1) one again\n12. twelve\n\n    more\n\n3. three\n007. a name\n");
+    end();
+    expect_rows((const char *const[]){"4. four", "7. seven", "   1) one", "   1) one again", "12. twelve", "",
+                                      "    more", "", "3. three", "007. a name", "", NULL});
+}
+
 // More columns than a row has room for: a line's last ones stand below its first ones, and no cell is broken.
 static void test_tables_of_many_columns(void **state) {
     (void)state;
@@ -223,10 +236,6 @@ static void part(const char *notice) {
     assert_true(markdown_part(stream.m, &out));
     assert_true(text_add(&out, notice, strlen(notice)));
     take(&out);
-}
-
-static void expect_rows(const char *const *rows) {
-    for (int row = 0; row == 0 || rows[row]; row++) expect_row(row, rows[row]);
 }
 
 static void test_a_table_goes_on_as_one(void **state) {
@@ -366,6 +375,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_raw_text_stays_as_it_is),
         cmocka_unit_test(test_tall_paragraphs),
         cmocka_unit_test(test_deep_blocks),
+        cmocka_unit_test(test_numbers_stay_as_they_are_written),
         cmocka_unit_test(test_tables_of_many_columns),
         cmocka_unit_test(test_cells_without_a_column),
         cmocka_unit_test(test_parts),
