@@ -14,35 +14,50 @@ typedef struct Side {
     bool blank, punctuation;
 } Side;
 
+static bool is_digit(uint32_t code) {
+    return code >= '0' && code <= '9';
+}
+
+// A digit, or a letter of a script that has blanks between its words: Latin, Greek, Cyrillic.
+static bool is_word(uint32_t code) {
+    return code < 0x530 && iswalnum((wint_t)code);
+}
+
 static Side side_of(uint32_t code) {
     bool blank = code == '\n' || code == 0xA0 || iswspace((wint_t)code);
     bool mark = code < 0x80 ? ispunct((int)code) != 0 : iswpunct((wint_t)code) != 0;
     return (Side){blank, mark && !blank};
 }
 
-static Side side_before(const char *text, size_t at) {
+static uint32_t code_before(const char *text, size_t at) {
     uint32_t code = '\n';
     size_t from = at;
     while (from > 0 && utf8_continues(text[--from])) continue;
     if (at) (void)utf8_next(text + from, at - from, &code);
-    return side_of(code);
+    return code;
 }
 
-static Side side_after(const char *text, size_t size, size_t at) {
+static uint32_t code_after(const char *text, size_t size, size_t at) {
     uint32_t code = '\n';
     if (at < size) (void)utf8_next(text + at, size - at, &code);
-    return side_of(code);
+    return code;
 }
 
 void emphasis_add(Emphasis *emphasis, const EmphasisRun *run) {
     char c = run->text[run->at];
-    Side before = side_before(run->text, run->at), after = side_after(run->text, run->size, run->at + run->n);
+    const uint32_t left_code = code_before(run->text, run->at),
+                   right_code = code_after(run->text, run->size, run->at + run->n);
+    Side before = side_of(left_code), after = side_of(right_code);
     bool left = !after.blank && (!after.punctuation || before.blank || before.punctuation);
     bool right = !before.blank && (!before.punctuation || after.blank || after.punctuation);
     if (c == '~' && run->n != 2) return;
+    // 2*3*4 and x**2 are no emphasis; **N**orth is.
+    const bool within = c == '*' && !run->unshown && is_word(left_code) && is_word(right_code);
+    const bool power = within && run->n == 2 && (is_digit(left_code) || is_digit(right_code));
+    if (within && run->n == 1) return;
     if (!array_reserve(&emphasis->marks, sizeof *emphasis->marks, emphasis->n, 1, &emphasis->room)) return;
     EmphasisMark mark = {.c = c, .cell = run->cell, .n = run->n, .length = run->n, .unshown = run->unshown};
-    mark.opens = run->unshown || (left && (c != '_' || !right || before.punctuation));
+    mark.opens = run->unshown || (left && !power && (c != '_' || !right || before.punctuation));
     mark.closes = !run->unshown && right && (c != '_' || !left || after.punctuation);
     emphasis->marks[emphasis->n++] = mark;
 }

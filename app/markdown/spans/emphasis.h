@@ -1,4 +1,5 @@
-// Runs of `*`, `_` and `~~`, and which of them belong together: CommonMark's "process emphasis" (6.2 and the appendix).
+// Runs of `*`, `_` and `~~`, and which of them belong together: CommonMark's "process emphasis" (6.2 and the appendix). A
+// `*` between two letters or digits is one, as `_` is there: in a reply it multiplies.
 #ifndef PALAVER_APP_EMPHASIS_H
 #define PALAVER_APP_EMPHASIS_H
 

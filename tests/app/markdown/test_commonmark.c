@@ -1,16 +1,18 @@
 // What a reply in Markdown shows, against CommonMark's own renderer (libcmark) over random texts: the same words in the
 // same order, whatever pieces they come in. Beyond CommonMark palaver has tables and strikethrough, and it shows
-// definitions of links and raw HTML as they are written: these are left to test_markdown's golden texts.
+// definitions of links and raw HTML as they are written: these are left to test_markdown's golden texts. What it reads in
+// another way on purpose, signs that are no Markdown in what models write, is left to test_faithful.
 #include "tests/support/terminal/drawn.h"
 #include "tests/support/test.h"
 
 #include <cmark.h>
+#include <ctype.h>
 #include <locale.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { DOCUMENTS = 2000, DOCUMENT_ROOM = 2000 };
+enum { DOCUMENTS = 2400, DOCUMENT_ROOM = 2000 };
 
 // ---- random texts -------------------------------------------------------------------------------------------------
 
@@ -25,7 +27,6 @@ static const char *const PARTS[] = {"the cat",
                                     "naïve",
                                     "日本語",
                                     "x_y_z",
-                                    "a*b*c",
                                     "**bold**",
                                     "*it*",
                                     "_it_",
@@ -121,6 +122,22 @@ static void make_document(uint32_t *numbers, char *text) {
     }
 }
 
+static bool is_word(char c) {
+    return isalnum((unsigned char)c) || (c & 0x80);
+}
+
+// Stars within a word, backslashes that may be a path's or mathematics.
+static bool is_read_otherwise(const char *text) {
+    for (const char *c = text; *c; c++) {
+        if (*c == '\\' && (is_word(c[1]) || strchr("([", c[1]))) return true;
+        if (*c != '*') continue;
+        const size_t n = strspn(c, "*");
+        if (n < 3 && c > text && is_word(c[-1]) && is_word(c[n])) return true;
+        c += n - 1;
+    }
+    return false;
+}
+
 // ---- what cmark has of it -----------------------------------------------------------------------------------------
 
 // The mark of an item with a number, as it is written.
@@ -176,7 +193,7 @@ static void test_random_texts(void **state) {
     int compared = 0, failed = 0;
     for (int i = 0; i < DOCUMENTS && failed < 5; i++) {
         make_document(&numbers, text);
-        if (!see(text, wanted) || strstr(text, "]:")) continue;
+        if (!see(text, wanted) || strstr(text, "]:") || is_read_otherwise(text)) continue;
         normalise(wanted);
         drawn_show(&vt, text, &options, 7, &numbers);
         drawn_seen(&vt, false, seen);
@@ -186,7 +203,7 @@ static void test_random_texts(void **state) {
         print_error("---- markdown:\n%s\n---- cmark: %s\n---- seen:  %s\n", text, wanted, seen);
     }
     assert_int_equal(failed, 0);
-    assert_true(compared > DOCUMENTS * 9 / 10);
+    assert_true(compared > DOCUMENTS * 3 / 4);
 }
 
 int main(int argc, char **argv) {
