@@ -1,6 +1,7 @@
 #include "app/markdown/block_internal.h"
 
 #include "app/markdown/reading.h"
+#include "app/markdown/spans/maths.h"
 #include "app/markdown/table.h"
 #include "kernels/base/array.h"
 
@@ -81,14 +82,15 @@ static bool read_item(Reading *r, BlockContainer *item, bool ends_paragraph) {
 
 // ---- lines in leaves ------------------------------------------------------------------------------------------------
 
+static void add_line(Blocks *b, const Reading *r, Rows *rows) {
+    if (b->text.size) add_text(b, "\n", 1, rows);
+    add_text(b, r->text + r->at, r->n - r->at, rows);
+}
+
 static void add_paragraph(Blocks *b, Reading *r, Rows *rows) {
     reading_skip(r, reading_indent(r));
-    if (b->leaf != LEAF_PARAGRAPH) {
-        open_leaf(b, LEAF_PARAGRAPH, rows);
-    } else if (b->text.size) {
-        add_text(b, "\n", 1, rows);
-    }
-    add_text(b, r->text + r->at, r->n - r->at, rows);
+    if (b->leaf != LEAF_PARAGRAPH) open_leaf(b, LEAF_PARAGRAPH, rows);
+    add_line(b, r, rows);
 }
 
 static void add_heading(Blocks *b, Reading *r, int level, bool part, Rows *rows) {
@@ -335,6 +337,10 @@ static bool take_marked(Blocks *b, const BlockLine *line, Rows *rows) {
     }
     if (all && b->leaf == LEAF_INDENTED && reading_indent(&r) >= CODE_INDENT) {
         take_indented(b, &r, rows);
+        return true;
+    }
+    if (all && b->leaf == LEAF_PARAGRAPH && maths_is_open(b->text.bytes, b->text.size)) {
+        add_line(b, &r, rows); // with its indentation
         return true;
     }
     bool opened = open_containers(b, &r, matched, rows);

@@ -54,7 +54,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     Markdown *markdown = markdown_open(&options);
     if (!markdown || !text_add_shown(&text, (const char *)data + 4, size - 4, true)) abort();
     uint32_t random = data[3];
-    for (size_t at = 0, n; at < text.size; at += n) {
+    size_t at = data[2] & 128 ? text.size / 2 : 0; // the first half was shown before
+    while (at && ((unsigned char)text.bytes[at] & 0xC0) == 0x80) at--;
+    if (!markdown_go_on(markdown, text.bytes ? text.bytes : "", at)) abort();
+    for (size_t n; at < text.size; at += n) {
         random = random * 1664525u + 1013904223u;
         n = 1 + (random >> 16) % (1 + data[3] % 32);
         if (n > text.size - at) n = text.size - at;

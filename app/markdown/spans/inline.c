@@ -3,6 +3,8 @@
 #include "app/markdown/spans/emphasis.h"
 #include "app/markdown/spans/entity.h"
 #include "app/markdown/spans/link.h"
+#include "app/markdown/spans/maths.h"
+#include "app/markdown/spans/path.h"
 #include "kernels/base/array.h"
 #include "kernels/base/text/utf8.h"
 
@@ -206,12 +208,30 @@ static bool read_entity(Inline *in) {
     return true;
 }
 
-// A backslash: an escape, a line's end, or itself. False: what follows decides.
+static void put_as_written(Inline *in, size_t n) {
+    for (const size_t end = in->at + n; in->at < end;) put_character(in, INK_TEXT);
+}
+
+// Mathematics, as if it ended where more may come.
+static bool read_maths(Inline *in) {
+    const InlineText *source = in->source;
+    const MathsEnd end = maths_read(source->text, source->n, in->at);
+    if (!end.used && !(end.unsure && source->open)) return false;
+    put_as_written(in, end.used ? end.used : source->n - in->at);
+    return true;
+}
+
+// A backslash: an escape, a line's end, a path's, or itself. False: what follows decides.
 static bool read_escape(Inline *in) {
     const InlineText *source = in->source;
     bool last = in->at + 1 == source->n;
     char next = last ? 0 : source->text[in->at + 1];
-    if (last && source->open) return false;
+    if (source->open && in->at + PATH_LOOKAHEAD >= source->n) return false;
+    const size_t path = path_read(source->text, source->n, in->at);
+    if (path) {
+        put_as_written(in, path);
+        return true;
+    }
     if (next == '\n') {
         in->at++;
         return true;
@@ -264,7 +284,10 @@ static bool read_one(Inline *in) {
     char c = source->text[in->at];
     switch (c) {
     case '\\':
-        return read_escape(in);
+        return read_maths(in) || read_escape(in);
+    case '$':
+        if (!read_maths(in)) put_as_written(in, run_of(in, '$'));
+        return true;
     case '`':
         return read_code(in);
     case '*':

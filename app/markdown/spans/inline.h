@@ -1,5 +1,6 @@
 // What stands within a block of Markdown: emphasis, code, links, escapes, as CommonMark 0.31 reads them (6.1 to 6.9)
-// and GitHub's strikethrough. Raw HTML and links by reference stay as they are written.
+// and GitHub's strikethrough. Raw HTML and links by reference stay as they are written, and so do mathematics (maths.h),
+// paths (path.h) and stars within words (emphasis.h).
 #ifndef PALAVER_APP_INLINE_H
 #define PALAVER_APP_INLINE_H
 

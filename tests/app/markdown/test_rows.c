@@ -354,7 +354,8 @@ static void test_entities_are_harmless(void **state) {
 // A text without an end, or with marks only, is shown in time.
 static void test_hostile_texts(void **state) {
     (void)state;
-    static const char *const signs[] = {"*a ", "[", "`", "> ", "|a", "a", "- ", "_b* "};
+    static const char *const signs[] = {"*a ",  "[",  "`",   "> ",  "|a",  "a",    "- ",
+                                        "_b* ", "$a", "$$a", "\\a", "\\(", "\\[ ", "$$\n"};
     for (size_t i = 0; i < sizeof signs / sizeof *signs; i++) {
         begin(80, 24, false);
         for (int k = 0; k < 400; k++) {
