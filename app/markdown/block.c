@@ -109,7 +109,13 @@ static void open_fence(Blocks *b, Reading *r, int size, int indent, Rows *rows) 
     b->fence_indent = indent;
     reading_step(r, (size_t)size);
     reading_skip(r, reading_indent(r));
-    b->language = language_find(r->text + r->at, r->n - r->at);
+    const char *name = r->text + r->at;
+    size_t n = 0;
+    b->language = language_find(name, r->n - r->at);
+    while (r->at + n < r->n && !strchr(" \t", name[n])) n++;
+    if (!n) return;
+    block_show_language(b, name, n, rows);
+    block_mark_shown(b);
 }
 
 // A line of code with its blanks, those of a tab that is taken in part among them.

@@ -33,6 +33,7 @@ typedef struct Blocks {
     int width;
     bool raw; // no Markdown: lines as they are
     bool address_too;
+    bool code_marked; // code has no look of its own: it keeps its backticks, and its blocks stand further in
     Links *links;
 
     BlockContainer stack[BLOCK_DEEPEST];

@@ -13,6 +13,7 @@ void block_mark_shown(Blocks *blocks); // rows of the open leaf are
 // The open leaf; `open`: more of it may come. Returns the bytes of its text that are shown.
 size_t block_show_leaf(const Blocks *blocks, bool open, Rows *rows);
 void block_show_code(const Blocks *blocks, CodeState *state, const char *line, size_t n, Rows *rows);
+void block_show_language(const Blocks *blocks, const char *name, size_t n, Rows *rows); // above its code
 void block_show_mark(const Blocks *blocks, Rows *rows); // of an item in which nothing is
 void block_show_raw(const Blocks *blocks, const char *line, size_t n, Rows *rows);
 

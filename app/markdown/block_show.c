@@ -5,6 +5,8 @@
 
 #include <stdio.h>
 
+#define CODE_INDENT "  "
+
 static const Cells NO_CELLS = {0};
 
 // ---- what stands before a row -----------------------------------------------------------------------------------
@@ -117,6 +119,7 @@ static size_t show_text(const Blocks *blocks, bool open, Rows *rows) {
                                .open = open,
                                .unshown = blocks->unshown,
                                .address_too = blocks->address_too,
+                               .code_marked = blocks->code_marked,
                                .ink = heading ? INK_HEADING : INK_TEXT,
                                .looks = heading ? LOOK_BOLD : 0};
     Cells cells = {0};
@@ -133,7 +136,8 @@ static void show_table(const Blocks *blocks, Rows *rows) {
     BlockPrefix prefix;
     block_prefix(blocks, &prefix);
     table_render(blocks->text.bytes, blocks->text.size,
-                 &(const TableLayout){blocks->width, &prefix.first, &prefix.rest, blocks->address_too},
+                 &(const TableLayout){blocks->width, &prefix.first, &prefix.rest, blocks->address_too,
+                                      blocks->code_marked},
                  blocks->links, rows);
     block_prefix_free(&prefix);
 }
@@ -184,10 +188,23 @@ size_t block_show(const Blocks *blocks, Rows *rows) {
 void block_show_code(const Blocks *blocks, CodeState *state, const char *line, size_t n, Rows *rows) {
     Cells cells = {0};
     block_begin_rows(blocks, rows);
+    // Only before the line, not before each of its rows: these are copied as the one that they are.
+    if (blocks->code_marked && n) cell_add_text(&cells, CODE_INDENT, INK_TEXT);
     code_render(blocks->language, state, line, n, &cells);
     wrap(blocks, &cells, false, rows);
     rows->of.failed = rows->of.failed || cells.failed;
     cell_free(&cells);
+}
+
+void block_show_language(const Blocks *blocks, const char *name, size_t n, Rows *rows) {
+    char *copy = strndup(name, n);
+    Cells cells = {0};
+    block_begin_rows(blocks, rows);
+    if (copy) cell_add_text(&cells, copy, INK_FRAME);
+    wrap(blocks, &cells, true, rows);
+    rows->of.failed = rows->of.failed || cells.failed || !copy;
+    cell_free(&cells);
+    free(copy);
 }
 
 void block_show_mark(const Blocks *blocks, Rows *rows) {

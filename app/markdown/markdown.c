@@ -27,7 +27,10 @@ Markdown *markdown_open(const MarkdownOptions *options) {
     Markdown *m = calloc(1, sizeof *m);
     if (!m) return NULL;
     m->theme = options->theme;
-    m->blocks = (Blocks){.raw = options->raw, .address_too = !options->theme.links, .links = &m->links};
+    m->blocks = (Blocks){.raw = options->raw,
+                         .address_too = !options->theme.links,
+                         .code_marked = !*options->theme.inks[INK_CODE],
+                         .links = &m->links};
     m->blocks.width = m->live.width = options->width < NARROWEST ? NARROWEST : options->width;
     m->live.height = options->height;
     return m;

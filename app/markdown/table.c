@@ -80,6 +80,7 @@ static void render_cell(Table *t, const char *cell, size_t n, bool head, Rows *i
     const InlineText source = {.text = text.bytes ? text.bytes : "",
                                .n = text.size,
                                .address_too = t->layout->address_too,
+                               .code_marked = t->layout->code_marked,
                                .looks = head ? LOOK_BOLD : 0};
     inline_render(&source, t->links, &into->of);
     row_end(into, false);

@@ -10,9 +10,9 @@ int table_columns(const char *line, size_t n);
 int table_cells(const char *line, size_t n);
 
 typedef struct TableLayout {
-    int width;                 // columns of the terminal that there are
-    const Cells *first, *rest; // what stands before the first row, and before the others
-    bool address_too;          // see InlineText
+    int width;                     // columns of the terminal that there are
+    const Cells *first, *rest;     // what stands before the first row, and before the others
+    bool address_too, code_marked; // see InlineText
 } TableLayout;
 
 // Adds the rows of a table: `text` [n] holds its lines, of which the second is that under the head. Columns are as wide

@@ -44,13 +44,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     Text text = {0}, out = {0};
     if (size < 4) return 0;
     setlocale(LC_CTYPE, "C.UTF-8");
-    MarkdownOptions options = {.width = data[0],
-                               .height = data[1] % 64,
-                               .raw = data[2] % 8 == 0,
-                               .theme = {.inks = {"", "1", "2", "3", "4", "5", "6", "7", "8"},
-                                         .base = data[2] & 16 ? "2" : "",
-                                         .color = data[2] & 32,
-                                         .links = data[2] & 64}};
+    MarkdownOptions options = {
+        .width = data[0],
+        .height = data[1] % 64,
+        .raw = data[2] % 8 == 0,
+        .theme = {.inks = {"", "1", data[1] & 64 ? "" : "2", "3", "4", "5", "6", "7", "8"},
+                  .base = data[2] & 16 ? "2" : "",
+                  .color = data[2] & 32,
+                  .links = data[2] & 64}};
     Markdown *markdown = markdown_open(&options);
     if (!markdown || !text_add_shown(&text, (const char *)data + 4, size - 4, true)) abort();
     uint32_t random = data[3];

@@ -5,7 +5,7 @@
 
 What is seen comes from markdown-it-py, which passes CommonMark's own tests, with GitHub's tables and strikethrough. Raw
 HTML and definitions of links are switched off there, as palaver shows both as they are written. Numbers of lists count as
-seen, as they are written. A star between two letters or digits is one: markdown-it is given another sign for it. Half of the texts are what models write, built from parts; half are characters that mean
+seen, as they are written, and so does a fence's language. A star between two letters or digits is one: markdown-it is given another sign for it. Half of the texts are what models write, built from parts; half are characters that mean
 something, thrown together, for nobody would write down what these show.
 """
 
@@ -135,7 +135,7 @@ def seen(md, text):
         elif token.type == "inline":
             out.append(inline_text(token))
         elif token.type in ("fence", "code_block"):
-            out.append(token.content)
+            out += token.info.split()[:1] + [token.content]
     return " ".join(" ".join(out).replace(STAR, "*").split())
 
 

@@ -80,6 +80,10 @@ static void put_character(Inline *in, CellInk ink) {
     in->at += used > 0 ? (size_t)used : used < 0 ? (size_t)-used : in->source->n - in->at;
 }
 
+static void put_ticks(Inline *in, size_t n) {
+    for (; n; n--, in->at++) put(in, '`', INK_CODE);
+}
+
 // False: what is there is not sure yet.
 static bool read_code(Inline *in) {
     const InlineText *source = in->source;
@@ -94,16 +98,18 @@ static bool read_code(Inline *in) {
     for (size_t i = from; i < end && blank; i++) blank = text[i] == ' ' || text[i] == '\n';
     size_t last = end;
     while (!whole && last > from && strchr("` \n", text[last - 1])) last--; // may belong to the end
-    bool padded = !blank && (text[from] == ' ' || text[from] == '\n') &&
+    bool padded = !blank && !source->code_marked && (text[from] == ' ' || text[from] == '\n') &&
                   (!whole || text[end - 1] == ' ' || text[end - 1] == '\n');
     if (padded) from++;
     if (padded && whole) last--;
+    if (source->code_marked) put_ticks(in, length);
     for (in->at = from; in->at < last;) {
         if (text[in->at] == '\n')
             put(in, ' ', INK_CODE), in->at++;
         else
             put_character(in, INK_CODE);
     }
+    if (whole && source->code_marked) put_ticks(in, length);
     in->at = whole ? end + length : last;
     return whole || last == source->n;
 }

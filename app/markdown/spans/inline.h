@@ -20,6 +20,7 @@ typedef struct InlineText {
     size_t n;
     bool open;        // more of it may come: marks that lack their partner count as if it came
     size_t unshown;   // openers at its beginning that count and are never shown
+    bool code_marked; // code keeps its backticks
     bool address_too; // an address is shown behind its link: the terminal knows no other way
     CellInk ink;
     uint8_t looks;

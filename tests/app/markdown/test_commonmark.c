@@ -140,14 +140,33 @@ static bool is_read_otherwise(const char *text) {
 
 // ---- what cmark has of it -----------------------------------------------------------------------------------------
 
+// Where a node is written.
+static const char *source_of(const char *text, cmark_node *node) {
+    for (int line = cmark_node_get_start_line(node); line > 1; line--) text = strchr(text, '\n') + 1;
+    return text + cmark_node_get_start_column(node) - 1;
+}
+
+static void add_word(const char *text, size_t n, char *seen) {
+    strcat(seen, " ");
+    strncat(seen, text, n);
+    strcat(seen, " ");
+}
+
 // The mark of an item with a number, as it is written.
 static void add_number(const char *text, cmark_node *item, char *seen) {
     if (cmark_node_get_list_type(cmark_node_parent(item)) != CMARK_ORDERED_LIST) return;
-    for (int line = cmark_node_get_start_line(item); line > 1; line--) text = strchr(text, '\n') + 1;
-    text += cmark_node_get_start_column(item) - 1;
-    strcat(seen, " ");
-    strncat(seen, text, strspn(text, "0123456789") + 1);
-    strcat(seen, " ");
+    text = source_of(text, item);
+    add_word(text, strspn(text, "0123456789") + 1, seen);
+}
+
+// The language of a fence, likewise.
+static void add_language(const char *text, cmark_node *code, char *seen) {
+    if (!*cmark_node_get_fence_info(code)) return;
+    text = source_of(text, code);
+    text += strspn(text, " \t");
+    text += strspn(text, *text == '`' ? "`" : "~");
+    text += strspn(text, " \t");
+    add_word(text, strcspn(text, " \t\n"), seen);
 }
 
 // The words of all blocks. False: the text has HTML.
@@ -163,6 +182,7 @@ static bool see(const char *text, char seen[DRAWN_SEEN]) {
         if (is_block || type == CMARK_NODE_SOFTBREAK || type == CMARK_NODE_LINEBREAK) strcat(seen, " ");
         fine = fine && type != CMARK_NODE_HTML_BLOCK && type != CMARK_NODE_HTML_INLINE;
         if (event == CMARK_EVENT_ENTER && type == CMARK_NODE_ITEM) add_number(text, node, seen);
+        if (type == CMARK_NODE_CODE_BLOCK) add_language(text, node, seen);
         if (type == CMARK_NODE_TEXT || type == CMARK_NODE_CODE || type == CMARK_NODE_CODE_BLOCK)
             strcat(seen, cmark_node_get_literal(node));
     }

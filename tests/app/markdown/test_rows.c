@@ -227,7 +227,7 @@ static void test_parts(void **state) {
     end();
     char seen[DRAWN_SEEN];
     drawn_seen(&stream.vt, false, seen);
-    assert_string_equal(seen, "one two [notice] three four five int x; // y");
+    assert_string_equal(seen, "one two [notice] three four five c int x; // y");
 }
 
 // What is said, or happens, in the middle of a reply does not end what is open there.
@@ -339,6 +339,31 @@ static void test_styles_and_links(void **state) {
     expect_row(0, "see x (http://a) and http://b");
 }
 
+// A theme in which code looks like all else: it is told by its marks, and by where it stands.
+static void test_code_without_a_look(void **state) {
+    (void)state;
+    MarkdownOptions options = drawn_options(24, false);
+    options.theme.inks[INK_CODE] = "";
+    stream.m = markdown_open(&options);
+    vt_init(&stream.vt, DRAWN_ROWS, 24);
+    push("a `b` and ``c`d");
+    expect_row(0, "a `b` and ``c`d");
+    push("`` [`e`](f)\n\n```c d\nint");
+    expect_row(0, "a `b` and ``c`d`` `e`");
+    expect_row(3, "  int");
+    push(" of_many_letters_and_more;\n\n\tx\n```\n- one\n  ```\n  two\n  ```\n\n| `g` | h |\n|---|---|\n\n   "
+         " three\n");
+    end();
+    // The rows of a line that is wider are copied as one.
+    expect_rows((const char *const[]){"a `b` and ``c`d`` `e`", "", "c", "  int of_many_letters_an", "d_more;",
+                                      "", "        x", "", "• one", "", "    two", "", "`g` │ h", "────┼──",
+                                      "", "  three", "", NULL});
+    begin(24, 24, false);
+    push("a `b`\n\n~~~ python\nx\n~~~\n```\ny\n```\n");
+    end();
+    expect_rows((const char *const[]){"a b", "", "python", "x", "", "y", "", NULL});
+}
+
 // Nothing that a terminal obeys comes out of a text that has none.
 static void test_entities_are_harmless(void **state) {
     (void)state;
@@ -384,6 +409,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_what_is_open_goes_on),
         cmocka_unit_test(test_another_width),
         cmocka_unit_test(test_styles_and_links),
+        cmocka_unit_test(test_code_without_a_look),
         cmocka_unit_test(test_entities_are_harmless),
         cmocka_unit_test(test_hostile_texts),
     };
