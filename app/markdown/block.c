@@ -13,8 +13,9 @@ enum { CODE_INDENT = 4 };
 
 static void close_leaf(Blocks *b, Rows *rows) {
     if (b->leaf == LEAF_NONE) return;
+    const size_t n = rows->n;
     (void)block_show_leaf(b, false, rows);
-    if (b->leaf != LEAF_FENCE && b->leaf != LEAF_INDENTED) block_mark_shown(b);
+    if (rows->n > n) block_mark_shown(b);
     if (b->begun) b->before = b->leaf;
     if (b->leaf == LEAF_INDENTED && b->blanks) b->gap = true;
     b->leaf = LEAF_NONE;

@@ -246,6 +246,7 @@ bool markdown_go_on(Markdown *m, const char *text, size_t n) {
     Text shown = {0};
     bool ok = markdown_push(m, text, n, &shown);
     ok = markdown_part(m, &shown) && ok;
+    m->blocks.any = false; // no row stands before what comes first
     text_free(&shown);
     return ok;
 }

@@ -294,6 +294,19 @@ static void test_what_is_open_goes_on(void **state) {
                                       "[notice]", "",         "end",        "",         NULL});
 }
 
+static void test_no_row_before_what_goes_on(void **state) {
+    (void)state;
+    static const char *const before[] = {"One.", "| a |\n|---|\n| 1 |\n", "- One\n- Two", "# One",
+                                         "```\none\n```"};
+    for (size_t i = 0; i < sizeof before / sizeof *before; i++) {
+        begin(40, 24, false);
+        assert_true(markdown_go_on(stream.m, before[i], strlen(before[i])));
+        push("\n\nThree.\n\nFour.");
+        end();
+        expect_rows((const char *const[]){"Three.", "", "Four.", "", NULL});
+    }
+}
+
 static void test_another_width(void **state) {
     (void)state;
     Text out = {0};
@@ -407,6 +420,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_parts),
         cmocka_unit_test(test_a_table_goes_on_as_one),
         cmocka_unit_test(test_what_is_open_goes_on),
+        cmocka_unit_test(test_no_row_before_what_goes_on),
         cmocka_unit_test(test_another_width),
         cmocka_unit_test(test_styles_and_links),
         cmocka_unit_test(test_code_without_a_look),
