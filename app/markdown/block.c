@@ -277,7 +277,7 @@ static void take_leaf(Blocks *b, Reading *r, bool part, Rows *rows) {
         add_paragraph(b, r, rows);
         return;
     }
-    if (paragraph && (level = reading_underline(r)) != 0) {
+    if (paragraph && reading_underline(r)) {
         b->leaf = LEAF_HEADING;
         b->hashes = false;
         close_leaf(b, rows);

@@ -109,6 +109,30 @@ static void test_lines_of_mathematics(void **state) {
     }
 }
 
+// What streams is what a replay shows, whatever it is made of, in windows of any width, with and without a look for code.
+static void test_pieces_show_what_the_whole_does(void **state) {
+    (void)state;
+    static const char *const parts[] = {
+        "2*3",  "a*b*c", "x**2",   "**",   "*",     "$",         "$x_1 * y$",  "$$",
+        "\\(",  "\\)",   "\\[",    "\\]",  "\\",    "\\*",       "C:\\a\\*.b", "snake\\_case",
+        "\\\\", "`",     "`code`", "```c", "|",     "|---|---|", "| a | b |",  "- ",
+        "12. ", "+ ",    "# ",     "= ",   "> ",    "word",      "  ",         " ",
+        " ",    "\n",    "\n",     "\n\n", "&amp;", "[a](b)",    "**bold**",   "日本"};
+    static Vt pieces, whole;
+    for (int i = 0; i < 1500; i++) {
+        char text[400] = "";
+        for (uint32_t n = 2 + drawn_below(&numbers, 24); n > 0; n--)
+            strcat(text, parts[drawn_below(&numbers, sizeof parts / sizeof *parts)]);
+        MarkdownOptions options = drawn_options(12 + (int)drawn_below(&numbers, 60), false);
+        if (i % 2) options.theme.inks[INK_CODE] = "";
+        drawn_show(&whole, text, &options, 0, &numbers);
+        drawn_show(&pieces, text, &options, 1 + drawn_below(&numbers, 9), &numbers);
+        for (int row = 0; row < DRAWN_ROWS; row++)
+            if (memcmp(whole.cells[row], pieces.cells[row], sizeof whole.cells[row]) != 0)
+                fail_msg("row %d of:\n%s", row, text);
+    }
+}
+
 int main(int argc, char **argv) {
     setlocale(LC_CTYPE, "C.UTF-8");
     const struct CMUnitTest tests[] = {
@@ -116,6 +140,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_mathematics),
         cmocka_unit_test(test_paths),
         cmocka_unit_test(test_lines_of_mathematics),
+        cmocka_unit_test(test_pieces_show_what_the_whole_does),
     };
     return test_main("faithful", argc, argv, tests);
 }
