@@ -228,6 +228,9 @@ typedef struct DecoderShape {
     bool adds_shares;     // likewise: out and down add shares, whose norms come when all of them are added up
     bool gates_attention; // layers that attend may have LayerWeights.attn_gate
     bool norms_experts;   // layers of experts may have ffn_post_norm, behind them and the shared one
+    bool last_norm_whole; // norm_offset is not of the last norm
+    float post_norm_eps;  // of attn_post_norm and ffn_post_norm; 0: norm_eps
+    bool head_gates;      // attn_gate of layers that attend has a row a head
 } DecoderShape;
 
 // Rows of HeadWeights.output, and of logits that logits() gives.

@@ -89,6 +89,7 @@ typedef struct LayerWeights {
     Matrix conv, conv_bias;
     // What attention gives is multiplied with sigmoid(attn_gate·h + attn_gate_bias) before wo, h as of wq (Qwen3-Next):
     // [n_heads*head_dim, hidden_size], [n_heads*head_dim]; absent: it is not.
+    // [n_heads*head_dim, hidden_size], with DecoderShape.head_gates [n_heads, hidden_size].
     Matrix attn_gate, attn_gate_bias;
     // Of a layer that recurs (DeltaRule in kernels/decoder_shape.h), whose wq and wk are [n_key_heads*key_dim, hidden_size],
     // wv and attn_gate [n_value_heads*value_dim, hidden_size], wo [hidden_size, n_value_heads*value_dim], and conv

@@ -23,7 +23,7 @@ typedef enum RopeRule {
     ROPE_LISTED, // no_rope_layers says 0 of those that turn nothing, else every no_rope_layer_interval-th
     ROPE_NEVER,  // no layer turns anything
     // layer_rope_theta says the base of those that turn, and 0 of others; without it, and in GGUF without
-    // attention.rope_pattern, all do.
+    // attention.rope_pattern, all do, or with periods_from_last those that these have windows.
     ROPE_BY_BASES,
     // All or none: position_embedding_type says "rope" where they turn, GGUF's rope.scaling.finetuned not that they do not.
     ROPE_SWITCHED,
@@ -32,6 +32,13 @@ typedef enum RopeRule {
 // Whose positions pairs of a head turn by, where a token has several: those of the first, second and third section one after the
 // other again and again, or first all of the first section.
 typedef enum SectionRule { SECTIONS_NONE, SECTIONS_IN_TURN, SECTIONS_IN_BLOCKS } SectionRule;
+
+// Heads of queries and keys that are divided by their root mean square, without a weight.
+typedef enum UnitNorms {
+    UNIT_NORMS_NONE,
+    UNIT_NORMS_TURNING, // of layers that turn (Llama 4): use_qk_norm, true without it
+    UNIT_NORMS_ALL,     // of all, which GGUF's converter writes out as weights
+} UnitNorms;
 
 // The parts of a model that have a weight, and perhaps a bias.
 typedef enum Module {
@@ -122,6 +129,7 @@ typedef struct Fixed {
 typedef struct Scales {
     double query;               // query_pre_attn_scalar: scores are multiplied by the inverse of its root
     double attention;           // attention_multiplier: scores are multiplied by it
+    double normed_queries;      // qk_scale_factor: queries behind their norm are, in GGUF by its weights
     double embedding, residual; // embedding_multiplier, residual_multiplier
     double logits, logits_over; // logit_scale; logits_scaling, which divides
     double attention_cap, logit_cap;
@@ -239,6 +247,8 @@ typedef struct Architecture {
         seen_both_ways; // what stands before a text's first bos_token_id, and positions go by both sides of it
     bool deep_norm;   // residuals are normed, times the root of twice the number of layers (arXiv:2203.00555)
     bool one_kv_head; // whatever config.json says of them
+    bool head_gates;  // MODULE_ATTN_GATE has a row a head
+    int default_taps; // of a convolution; 0: 3
     bool convolves;   // layers may: those that layer_types calls "conv", in GGUF those without KV heads
     // Layers may recur: those that layer_types calls "linear_attention", else all but every full_attention_interval-th.
     bool recurs;
@@ -288,11 +298,13 @@ typedef struct Architecture {
     // the architecture has it not.
     const char *xielu;
     const char *x_scale; // name of a number of each layer that multiplies x at its end; NULL: there is none
-    bool
-        qk_unit_norm; // use_qk_norm, true without it: heads of layers that turn are divided by their root mean square
-    int gguf_no_unit_norm; // in GGUF not of models of so many experts
-    bool qk_norm_rows;     // qk_norm is of all heads of a token as one row
-    bool offset_norms;     // config.json's weights of norms are less by 1 (GGUF's converter adds it)
+    UnitNorms unit_norms;
+    bool embedding_unit_norm; // embeddings are divided by their root mean square
+    bool last_norm_whole;     // offset_norms is not of the last one
+    double post_norm_eps;     // of norms behind parts (post_norm_eps); 0: that of all
+    int gguf_no_unit_norm;    // in GGUF not of models of so many experts
+    bool qk_norm_rows;        // qk_norm is of all heads of a token as one row
+    bool offset_norms;        // config.json's weights of norms are less by 1 (GGUF's converter adds it)
     NormKind norm;
     double norm_eps;
     Activation activation;
@@ -302,14 +314,21 @@ typedef struct Architecture {
     RopeKind hf_rope, gguf_rope; // GGUF's converter permutes LLaMA's Q and K to interleaved pairs
     WindowRule window_rule;
     int window_period;  // of WINDOW_PERIODIC
+    bool period_key;    // in config.json sliding_window_pattern may say another one
     bool window_behind; // the first layer of a period has none, not the last
+    bool
+        periods_from_last; // periods are counted from the last layer backwards, and say as well which layers turn
     // WINDOW_UPPER_LAYERS without use_sliding_window, from this layer on where max_window_layers is absent; 0: only with it.
     int unasked_window_layers;
     RopeRule rope_rule;
     SectionRule sections;
-    bool rotary_dim_key;                      // files may say the part that turns in elements (rotary_dim)
+    bool rotary_dim_key; // files may say the part that turns in elements (rotary_dim)
+    bool unscaled_whole; // without a scheme whole heads turn, whatever part is said
+    bool
+        ropes_of_kinds; // its class means ropes of two kinds of layers without rope_parameters, whatever stands outside
     double default_base, default_window_base; // of the rope, and of ROPE_BY_WINDOW; 0: 10000, and the same
     Scales scales;
+    bool logits_capped;             // always: final_logit_softcapping may not be null
     bool embedding_root;            // embeddings are multiplied by the root of the hidden size
     const char *embedding_root_key; // in config.json only where this says so; NULL: always
     int gguf_wide_layers; // of so many layers, GGUF's scores go by hidden size / heads instead of the head size

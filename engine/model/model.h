@@ -85,7 +85,8 @@ typedef struct Model {
     bool state_bias;         // likewise, of their products
     bool same_values;        // layers without a window have keys for values
     int chunk;               // tokens of those chunks; 0: no layer has them
-    float *unit_norm; // [shape.head_dim] ones, where heads are normed without weights; NULL: they are not
+    float *
+        unit_norm; // [a head's size, or shape.hidden_size] what a norm without weights has for them; NULL: they are not
 
     bool tied_head; // the output matrix is the embedding
     double

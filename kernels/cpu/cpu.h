@@ -108,9 +108,9 @@ typedef struct CpuBackend {
     // Of layers that recur: what they convolve, all q, all k, all v; betas and decays; what a thread adds up. Of these, and of
     // those whose attention has a gate: gates, which wait for attend() where `gated` says so.
     float *mixed, *rates,
-        *deltas;  // [max_tokens, channels], 2·[max_tokens, n_value_heads], [n_threads, value_dim]
-    float *gates; // [max_tokens, decoder_pass_width()]
-    bool gated;
+        *deltas;      // [max_tokens, channels], 2·[max_tokens, n_value_heads], [n_threads, value_dim]
+    float *gates;     // [max_tokens, decoder_pass_width()]
+    int64_t gated;    // gates of a token; 0: there are none
     float *of_tokens; // [max_tokens, n_layers, token_size] rows of per-layer embeddings
     float *
         token_part; // 2·[max_tokens, the larger of token_size and hidden_size]; also what experts and dense part give
@@ -173,6 +173,8 @@ static inline int64_t cpu_angles(const CpuBackend *cpu, const KvLayer *kv) {
 
 // y [hidden_size] = norm(x); y may be x.
 void cpu_norm_row(const CpuBackend *cpu, Norm norm, const float *x, float *y);
+// The same of a norm behind a part.
+void cpu_norm_row_behind(const CpuBackend *cpu, Norm norm, const float *x, float *y);
 
 // Parts into which n rows are best cut, and the first row of a part (of part n_parts: n).
 int64_t cpu_row_parts(const CpuBackend *cpu, int64_t n);

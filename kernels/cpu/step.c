@@ -143,6 +143,6 @@ Status cpu_narrow(Backend *backend, const Step *step, const NarrowRows *rows, co
         kv->recurs ? kv->states ? delta_width(&s->delta) : 0 : (int64_t)s->n_heads * kv_layer_head_dim(s, kv);
     rows_to_front(rows->tokens, step->n_tokens, width, rows->q);
     if (cpu_backend(backend)->gated)
-        rows_to_front(rows->tokens, step->n_tokens, width, cpu_backend(backend)->gates);
+        rows_to_front(rows->tokens, step->n_tokens, cpu_backend(backend)->gated, cpu_backend(backend)->gates);
     return cpu_begin(backend, step, kv, error);
 }

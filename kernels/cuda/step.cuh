@@ -41,8 +41,9 @@ struct RecurringSequence {
 struct AttentionGate {
     void *products;
     DType type;        // of them
-    const float *bias; // [width]; NULL: none
-    int width, stride;
+    int of_gate;       // elements of what is gated for each of them
+    const float *bias; // a number a gate; NULL: none
+    int width, stride; // of a row of what is gated, and of gates
 };
 
 // Arrays lie in the backend's scratch on the device. Tiles of many tokens come first, then those of few; the latter are

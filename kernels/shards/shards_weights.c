@@ -149,7 +149,7 @@ static Status cut_dense(Cutting *c, const LayerWeights *host, LayerWeights *own,
     return columns_of(c, &host->w_down, first, n, &own->w_down, error);
 }
 
-// Rows of q, k, v and columns of out that are of a rank's heads.
+// Rows of q, k, v and gates, and columns of out, that are of a rank's heads.
 static Status cut_heads(const DecoderShape *s, Cutting *c, const LayerWeights *host, LayerWeights *own,
                         Error *error) {
     const Shard *shard = c->shard;
@@ -166,6 +166,9 @@ static Status cut_heads(const DecoderShape *s, Cutting *c, const LayerWeights *h
         own->k_norm = elements_of(&host->k_norm, kv, n_kv);
         own->norms_rows = true;
     }
+    const int64_t gates = host->attn_gate.rows / s->n_heads;
+    own->attn_gate = rows_of(&host->attn_gate, first * gates, n * gates);
+    own->attn_gate_bias = elements_of(&host->attn_gate_bias, first * gates, n * gates);
     own->k_up = rows_of(&host->k_up, first * s->latent.rank, n * s->latent.rank);
     own->v_up = rows_of(&host->v_up, first * s->latent.value_dim, n * s->latent.value_dim);
     return columns_of(c, &host->wo, first * attended, n * attended, &own->wo, error);

@@ -6,7 +6,7 @@ files or of transformers', golden.json and transformers' logits and greedy text;
 of llama.cpp's converter (heads of keys by layer, 0 where it convolves; the taps as [hidden_size, taps]). It adds seeds of the
 same kinds to tests/fuzz/corpus/.
 
-usage: make_convolution.py   (needs numpy, torch, transformers, safetensors, gguf; writes PROVENANCE.txt)
+usage: make_convolution.py [NAME …]  (needs numpy, torch, transformers, safetensors, gguf; all of them: writes PROVENANCE.txt)
 """
 import os
 import shutil
@@ -50,6 +50,16 @@ make_dense.MODELS = {
 }
 
 
+NEW = dict(model_type="lfm3", hidden_size=48, head_dim=12, norm_eps=1e-5, sliding_window=6, conv_bias=False, use_sandwich_norm=True,
+           use_attention_gate=True, tie_word_embeddings=True)
+make_dense.MODELS.update({
+    "lfm3": dict(num_hidden_layers=5, layer_types=[CONV, CONV, FULL, CONV, "sliding_attention"], conv_L_cache=5,
+                 rope_parameters={FULL: dict(rope_type="proportional", rope_theta=50000.0, partial_rotary_factor=0.5),
+                                  "sliding_attention": dict(rope_type="default", rope_theta=3000.0)}, **NEW),
+    # As what config.json does not say has it: seven taps, which layers are of which kind, and both ropes.
+    "lfm3-usual": dict(num_hidden_layers=6, **NEW),
+})
+make_dense.RENAMED["lfm3"] = (("self_attn.g_proj", "self_attn.gate_proj"),)
 usual_weights = make_dense.random_weights
 MARGIN = 0.05
 
@@ -196,10 +206,15 @@ def make_corpus():
 
 
 def main():
-    shutil.rmtree(OUT, ignore_errors=True)
-    os.makedirs(OUT)
+    names = sys.argv[1:] or list(make_dense.MODELS)
+    every = len(names) == len(make_dense.MODELS)
+    if every:
+        shutil.rmtree(OUT, ignore_errors=True)
+    os.makedirs(OUT, exist_ok=True)
     report = []
     for index, name in enumerate(make_dense.MODELS):
+        if name not in names:
+            continue
         config, _, state = make_dense.make_model(name, report, index)
         if name in ("lfm2", "lfm2_moe"):
             make_gguf(name, config, state)
@@ -207,8 +222,9 @@ def main():
             make_gguf(name, config, state, "lfm2-fused")
         if name.endswith("-apart"):
             take_experts_apart(name)
-    make_corpus()
-    with open(os.path.join(OUT, "PROVENANCE.txt"), "w") as f:
+    if every:
+        make_corpus()
+    with open(os.path.join(OUT, "PROVENANCE.txt"), "w") if every else sys.stdout as f:
         f.write(f"Made by tests/golden/make_convolution.py (seed {SEED}) with\n"
                 f"Python {sys.version.split()[0]}, numpy {np.__version__}, torch {torch.__version__}, "
                 f"transformers {transformers.__version__}, safetensors {safetensors.__version__}, gguf {gguf_version()}.\n"

@@ -29,6 +29,8 @@ import torch
 import transformers
 from safetensors.torch import save_file
 from transformers import AutoConfig, AutoModelForCausalLM
+from transformers.modeling_outputs import CausalLMOutputWithPast
+from transformers.models.muse_glimmer.modeling_muse_glimmer import MuseGlimmerPreTrainedModel, MuseGlimmerTextModel
 
 from make_architectures import alibi_slopes
 from make_models import N_TOKENS, SEED, finish, gguf_version, rng_of
@@ -40,6 +42,10 @@ BASE = dict(hidden_size=40, intermediate_size=40, num_hidden_layers=2, num_atten
             vocab_size=56, max_position_embeddings=256, bos_token_id=1, eos_token_id=2, pad_token_id=0)
 SLIDING, FULL = "sliding_attention", "full_attention"
 YARN = dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=16, beta_fast=32.0, beta_slow=1.0)
+
+MUSE = dict(head_dim=16, hidden_activation="silu", rms_norm_eps=1e-5, qk_scale_factor=3.0, output_multiplier=0.6,
+            final_logit_softcapping=6.0, sliding_window=7, rope_parameters=dict(rope_type="default", rope_theta=20000.0),
+            tie_word_embeddings=False)
 
 # name: config.json beyond BASE, as files of transformers 4 or (rope_parameters) 5 have it
 MODELS = {
@@ -210,6 +216,16 @@ MODELS.update({
                       tie_word_embeddings=False),
     "exaone": dict(model_type="exaone", num_hidden_layers=None, num_layers=2, activation_function="silu", layer_norm_epsilon=1e-5,
                    rope_theta=20000.0, rope_scaling=dict(LLAMA3), tie_word_embeddings=False),
+    # Full attention, which turns nothing, in the first and the last of five layers; then as lists have it, and an epsilon behind
+    # parts that is not small.
+    "muse_glimmer": dict(model_type="muse_glimmer_text", num_hidden_layers=5, **MUSE),
+    "muse_glimmer-listed": dict(model_type="muse_glimmer_text", num_hidden_layers=3, layer_types=[SLIDING, FULL, SLIDING],
+                                layer_rope_theta=[20000.0, 20000.0, 0], post_norm_eps=0.2, **MUSE),
+    "internlm3": dict(model_type="internlm3", hidden_act="silu", rms_norm_eps=1e-5, head_dim=16, rope_theta=20000.0, qkv_bias=False,
+                      bias=False, rope_scaling=dict(rope_type="dynamic", factor=6.0), tie_word_embeddings=False),
+    "iquestcoder": dict(model_type="iquestcoder", hidden_act="silu", rms_norm_eps=1e-5, head_dim=16, rope_theta=20000.0,
+                        attention_bias=False, mlp_bias=False, clip_qkv=None, use_sliding_window=False, sliding_window=None,
+                        tie_word_embeddings=False),
 })
 CLASS_OF = {"minicpm": "granite", "baichuan": "llama", "baichuan-13b": "llama", "chatglm": "glm", "qwen": "qwen2", "internlm2": "llama",
             "exaone": "llama", "qwen2_vl": "qwen2", "qwen2_vl_text": "qwen2", "qwen3_vl": "qwen3", "qwen3_vl_text": "qwen3"}
@@ -245,8 +261,28 @@ def class_config(config_dict):
     return AutoConfig.for_model(CLASS_OF.get(kind, kind), **values)
 
 
-def is_offset(config):
-    return config.model_type in ("gemma", "gemma2", "gemma3_text", "nemotron", "vaultgemma")
+class MuseGlimmerText(MuseGlimmerPreTrainedModel):
+    """The text of MuseGlimmerForConditionalGeneration by itself."""
+    config_class = transformers.MuseGlimmerTextConfig
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.model = MuseGlimmerTextModel(config)
+        self.lm_head = torch.nn.Linear(config.hidden_size, config.vocab_size, bias=False)
+        self.post_init()
+
+    def forward(self, input_ids=None, position_ids=None, attention_mask=None, **_):
+        x = self.model(input_ids=input_ids, position_ids=position_ids, attention_mask=attention_mask).last_hidden_state
+        cap = self.config.final_logit_softcapping
+        return CausalLMOutputWithPast(logits=cap * torch.tanh(self.lm_head(x) * self.config.output_multiplier / cap))
+
+
+AutoModelForCausalLM.register(transformers.MuseGlimmerTextConfig, MuseGlimmerText, exist_ok=True)
+
+
+def is_offset(config, key=""):
+    whole = config.model_type == "muse_glimmer_text" and key == "model.norm.weight"
+    return config.model_type in ("gemma", "gemma2", "gemma3_text", "nemotron", "vaultgemma", "muse_glimmer_text") and not whole
 
 
 OWN_CLASSES = {"minicpm": "MiniCPMForCausalLM", "baichuan": "BaichuanForCausalLM", "chatglm": "ChatGLMModel",
@@ -272,7 +308,7 @@ def random_weights(model, name, dtype):
         elif ".experts." in key: # [n, out, in]
             value /= math.sqrt(shape[2])
         elif "norm" in key or "ln_" in key:
-            value = (0 if is_offset(model.config) else 1) + 0.3 * value
+            value = (0 if is_offset(model.config, key) else 1) + 0.3 * value
         elif "embed" in key:
             value *= 0.5 if model.config.model_type.startswith(("gemma", "granite", "vaultgemma")) else 1
             if key == "model.embed_tokens_per_layer.weight":
@@ -324,7 +360,7 @@ def in_own_names(state, config, kind):
     if kind not in RENAMED:
         return state
     state = dict(state)
-    for layer in range(config.num_hidden_layers if kind != "exaone" else 0):
+    for layer in range(config.num_hidden_layers if kind not in ("exaone", "lfm3") else 0):
         prefix = f"model.layers.{layer}."
         if kind == "internlm2":
             state[f"{prefix}self_attn.qkv.weight"] = by_group([state.pop(f"{prefix}{name}.weight") for name in QKV], config)
@@ -412,7 +448,7 @@ def make_model(name, report, index):
     if config.tie_word_embeddings:
         saved = {key: value for key, value in saved.items() if key != "lm_head.weight"}
     save_file(saved, os.path.join(folder, "model.safetensors"), metadata={"format": "pt"})
-    classes = [] if name in CLASS_OF else [type(model).__name__]
+    classes = [] if name in CLASS_OF or isinstance(model, MuseGlimmerText) else [type(model).__name__]
     config_dict["dtype" if "rope_parameters" in config_dict else "torch_dtype"] = str(dtype).removeprefix("torch.")
     with open(os.path.join(folder, "config.json"), "w") as f:
         json.dump({"architectures": classes or [own for own in [OWN_CLASSES.get(config_dict["model_type"])] if own],
@@ -444,7 +480,7 @@ def make_model(name, report, index):
 # ---- GGUF --------------------------------------------------------------------------------------------------------
 
 ARCHES = {"gemma4_unified_text": "gemma4", "qwen2_vl_text": "qwen2vl", "qwen3_vl_text": "qwen3vl", "gemma3_text": "gemma3", "olmo3": "olmo2", "cohere": "command-r", "phi": "phi2", "glm": "chatglm",
-          "hunyuan_v1_dense": "hunyuan-dense", "gemma4_text": "gemma4", "ministral3": "mistral3"}
+          "hunyuan_v1_dense": "hunyuan-dense", "gemma4_text": "gemma4", "ministral3": "mistral3", "muse_glimmer_text": "muse-glimmer"}
 MODULES = {"input_layernorm": "attn_norm", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k",
            "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output", "self_attn.dense": "attn_output",
            "self_attn.query_layernorm": "attn_q_norm", "self_attn.key_layernorm": "attn_k_norm",
@@ -453,7 +489,8 @@ MODULES = {"input_layernorm": "attn_norm", "self_attn.q_proj": "attn_q", "self_a
            "post_self_attn_layernorm": "post_attention_norm", "post_mlp_layernorm": "post_ffw_norm",
            "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down", "mlp.gate_up_proj": "ffn_up",
            "mlp.c_fc": "ffn_up", "mlp.c_proj": "ffn_down", "mlp.fc1": "ffn_up", "mlp.fc2": "ffn_down",
-           "attention_layernorm": "attn_norm", "feedforward_layernorm": "ffn_norm", "self_attn.sinks": "attn_sinks"}
+           "attention_layernorm": "attn_norm", "feedforward_layernorm": "ffn_norm", "self_attn.sinks": "attn_sinks",
+           "self_attn.gate_proj": "attn_gate"}
 GEMMA4 = {"per_layer_input_gate": "inp_gate", "per_layer_projection": "proj", "post_per_layer_input_norm": "post_norm",
           "layer_scalar": "layer_output_scale", "router.proj": "ffn_gate_inp", "experts.gate_up_proj": "ffn_gate_up_exps",
           "experts.down_proj": "ffn_down_exps", "pre_feedforward_layernorm_2": "pre_ffw_norm_2",
@@ -461,7 +498,7 @@ GEMMA4 = {"per_layer_input_gate": "inp_gate", "per_layer_projection": "proj", "p
 GEMMA4_WHOLE = {"router.scale": "ffn_gate_inp.scale", "router.per_expert_scale": "ffn_down_exps.scale"}
 GEMMA4_HEAD = {"model.embed_tokens_per_layer": "per_layer_token_embd", "model.per_layer_model_projection": "per_layer_model_proj",
                "model.per_layer_projection_norm": "per_layer_proj_norm"}
-BEHIND = ("gemma4_text", "gemma4_unified_text", "gemma2", "gemma3_text", "olmo2", "olmo3", "exaone4", "seed_oss") # whose post_attention_layernorm is just that
+BEHIND = ("gemma4_text", "gemma4_unified_text", "gemma2", "gemma3_text", "olmo2", "olmo3", "exaone4", "seed_oss", "muse_glimmer_text") # whose post_attention_layernorm is just that
 PERMUTED = ("smollm3", "granite", "granite_swa", "minicpm", "baichuan", "arcee", "internlm2", "ministral3")
 FALCON = {"self_attention.query_key_value": "attn_qkv", "self_attention.dense": "attn_output", "ln_attn": "attn_norm_2",
           "ln_mlp": "attn_norm", "input_layernorm": "attn_norm", "mlp.dense_h_to_4h": "ffn_up", "mlp.dense_4h_to_h": "ffn_down",
@@ -602,7 +639,7 @@ def add_gemma4(writer, config_dict):
 GGUF_OF = ("gemma2", "gemma3", "smollm3", "granite", "minicpm", "seed_oss", "glm", "glm4", "olmo3", "exaone4", "cohere2",
            "nemotron", "falcon-40b", "baichuan", "qwen", "hunyuan", "gemma", "ernie4_5", "olmo2", "phi", "falcon-7b",
            "stablelm", "cohere-plus", "stablelm-12b", "gemma4", "gemma4-e", "gemma4-moe", "apertus", "gemma4-unified", "qwen2_vl",
-           "qwen3_vl", "arcee", "jais2", "granite_swa", "internlm2", "exaone", "ministral3")
+           "qwen3_vl", "arcee", "jais2", "granite_swa", "internlm2", "exaone", "ministral3", "muse_glimmer")
 
 
 def add_apertus(writer, config, state):
@@ -650,6 +687,13 @@ def make_gguf(name, config, config_dict, state):
         state = {key: tensor for key, tensor in state.items() if ".act_fn." not in key}
     if kind == "exaone":
         add_divisors(writer, config)
+    if kind == "muse_glimmer_text":
+        writer.add_sliding_window_pattern([kind == SLIDING for kind in config.layer_types])
+        writer.add_logit_scale(config.output_multiplier)
+        writer.add_final_logit_softcapping(config.final_logit_softcapping)
+        for layer in range(config.num_hidden_layers):
+            writer.add_tensor(f"blk.{layer}.attn_q_norm.weight", np.full(config.head_dim, config.qk_scale_factor, np.float32))
+            writer.add_tensor(f"blk.{layer}.attn_k_norm.weight", np.ones(config.head_dim, np.float32))
     if kind.endswith("_vl_text"):
         writer.add_rope_dimension_sections(config_dict["rope_scaling"]["mrope_section"] + [0])
     if kind == "qwen3_vl_text":
@@ -669,7 +713,7 @@ def make_gguf(name, config, config_dict, state):
             value = qkv_by_part(value, config)
         if key == "lm_head.weight" and config.tie_word_embeddings:
             continue
-        if "norm" in key and key.endswith("weight") and is_offset(config):
+        if "norm" in key and key.endswith("weight") and is_offset(config, key):
             value = value + 1
         if kind in PERMUTED and ("q_proj" in key or "k_proj" in key):
             value = permuted(value, config.num_attention_heads if "q_proj" in key else config.num_key_value_heads)

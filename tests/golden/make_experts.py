@@ -133,9 +133,14 @@ MODELS.update({
                          score_function="sigmoid", moe_router_enable_expert_bias=True, router_dtype="fp32", rope_scaling=None, **OLD),
                     "bailing_moe"),
 })
+MODELS.update({
+    "sarvam_moe": (dict(model_type="sarvam_moe", num_experts=6, num_experts_per_tok=2, moe_intermediate_size=16, num_shared_experts=1,
+                        intermediate_size=40, first_k_dense_replace=1, norm_topk_prob=True, n_group=1, topk_group=1, routed_scaling_factor=2.5,
+                        use_qk_norm=True, use_qkv_bias=False, head_dim=16, rope_scaling=None, **OLD), "sarvam_moe"),
+})
 # Of classes that are computed as another one is.
 STANDS_FOR = {"bailing_moe": "glm4_moe", "qwen3_vl_moe_text": "qwen3_moe"}
-OWN_CLASSES = {"bailing_moe": ["BailingMoeV2ForCausalLM"], "qwen3_vl_moe_text": []}
+OWN_CLASSES = {"sarvam_moe": ["SarvamMoEForCausalLM"], "bailing_moe": ["BailingMoeV2ForCausalLM"], "qwen3_vl_moe_text": []}
 
 
 def class_config(config_dict):

@@ -670,7 +670,7 @@ def defaults(kinds):
         if kind == "deepseek_v2": # which has no number of experts for a token
             today.update(num_experts_per_tok=6)
         found.append(("5", today))
-        if kind == "ministral3": # of today
+        if kind in ("ministral3", "gemma4_text"): # of today
             continue
         before = dict(today, torch_dtype="float16")
         for key in ("dtype", "rope_parameters"):

@@ -1,27 +1,22 @@
 // Layers that convolve among layers that attend: LFM 2, dense and with experts.
 #include "engine/model/architectures/architectures.h"
 
+#define LFM2_PARTS                                                                                           \
+    [MODULE_ATTN_NORM] = "operator_norm", [MODULE_Q] = "self_attn.q_proj", [MODULE_K] = "self_attn.k_proj",  \
+    [MODULE_V] = "self_attn.v_proj", [MODULE_CONV_IN] = "conv.in_proj", [MODULE_CONV] = "conv.conv",         \
+    [MODULE_CONV_OUT] = "conv.out_proj", [MODULE_FFN_NORM] = "ffn_norm", [MODULE_GATE] = "feed_forward.w1",  \
+    [MODULE_UP] = "feed_forward.w3", [MODULE_DOWN] = "feed_forward.w2", [MODULE_EMBEDDING] = "embed_tokens", \
+    [MODULE_NORM] = "embedding_norm", /* of the last layer's x, for all its name */                          \
+        [MODULE_OUTPUT] = "lm_head"
+
 #define LFM2_NAMES                                                                                           \
     .base = "model.", .layer = "layers.%d.",                                                                 \
     .modules =                                                                                               \
         {                                                                                                    \
-            [MODULE_ATTN_NORM] = "operator_norm",                                                            \
-            [MODULE_Q] = "self_attn.q_proj",                                                                 \
-            [MODULE_K] = "self_attn.k_proj",                                                                 \
-            [MODULE_V] = "self_attn.v_proj",                                                                 \
+            LFM2_PARTS,                                                                                      \
             [MODULE_Q_NORM] = "self_attn.q_layernorm",                                                       \
             [MODULE_K_NORM] = "self_attn.k_layernorm",                                                       \
             [MODULE_O] = "self_attn.out_proj",                                                               \
-            [MODULE_CONV_IN] = "conv.in_proj",                                                               \
-            [MODULE_CONV] = "conv.conv",                                                                     \
-            [MODULE_CONV_OUT] = "conv.out_proj",                                                             \
-            [MODULE_FFN_NORM] = "ffn_norm",                                                                  \
-            [MODULE_GATE] = "feed_forward.w1",                                                               \
-            [MODULE_UP] = "feed_forward.w3",                                                                 \
-            [MODULE_DOWN] = "feed_forward.w2",                                                               \
-            [MODULE_EMBEDDING] = "embed_tokens",                                                             \
-            [MODULE_NORM] = "embedding_norm", /* of the last layer's x, for all its name */                  \
-            [MODULE_OUTPUT] = "lm_head",                                                                     \
     },                                                                                                       \
     .gguf_modules = {[MODULE_NORM] = "token_embd_norm"}
 
@@ -79,6 +74,36 @@ static const Architecture ROWS[] = {
                  .renormalise_key = true,
                  .guarded = true,
                  .gguf_renormalise = true}},
+    // With windows in every other layer that attends, gates of heads, and norms around parts.
+    {.name = "lfm3",
+     .whole = "lfm3_vl",
+     .base = "model.",
+     .layer = "layers.%d.",
+     .modules =
+         {
+             LFM2_PARTS,
+             [MODULE_Q_NORM] = "self_attn.q_norm",
+             [MODULE_K_NORM] = "self_attn.k_norm",
+             [MODULE_ATTN_GATE] = "self_attn.gate_proj",
+             [MODULE_O] = "self_attn.o_proj",
+             [MODULE_ATTN_POST_NORM] = "post_operator_norm",
+             [MODULE_FFN_POST_NORM] = "post_ffn_norm",
+         },
+     .aliases = {{"rms_norm_eps", "norm_eps"}},
+     .fixed = {NO_ATTENTION_BIAS,
+               {NULL, {"use_sandwich_norm"}, 1, "parts without norms behind them"},
+               {NULL, {"use_attention_gate"}, 1, "attention without gates"}},
+     LFM2_VALUES,
+     .head_gates = true,
+     .default_taps = 7,
+     .default_head_dim = 128,
+     .default_window = 256,
+     .rope_rule = ROPE_BY_WINDOW,
+     .ropes_of_kinds = true,
+     .unscaled_whole = true,
+     .partial_rotary = true,
+     .default_proportional = 0.5,
+     .default_window_base = 1e4},
 };
 
 const ArchitectureFamily architectures_convolution = {ROWS, sizeof ROWS / sizeof *ROWS};

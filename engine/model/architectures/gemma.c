@@ -43,7 +43,7 @@
     .embedding_root = true, .default_tied = true, .default_head_dim = 256, .qk_norm = true,                  \
     .heads_by_window = true, .unit_scores = true, .value_norm = true, .x_scale = "layer_scalar",             \
     .partial_rotary = true, .window_rule = WINDOW_PERIODIC, .window_period = 6, .rope_rule = ROPE_BY_WINDOW, \
-    .default_base = 1e6, .default_window_base = 1e4, .scales = {.logit_cap = NAN}
+    .ropes_of_kinds = true, .default_base = 1e6, .default_window_base = 1e4, .scales = {.logit_cap = NAN}
 
 static const Architecture ROWS[] = {
     // Its first files say "gelu" and mean the approximation; hidden_activation is what others have for it.
@@ -65,6 +65,42 @@ static const Architecture ROWS[] = {
      .gguf_wide_layers = 46,
      .default_context = 8192,
      .default_window = 4096},
+    // Gemma 2 with gates behind attention, norms without weights of queries, keys and embeddings, and a last norm that is not
+    // less by 1.
+    {.name = "muse_glimmer_text",
+     .gguf = "muse-glimmer",
+     .whole = "muse_glimmer",
+     .class_name = "museglimmer",
+     .base = "model.",
+     .layer = "layers.%d.",
+     .modules =
+         {
+             [MODULE_ATTN_NORM] = "input_layernorm",
+             LLAMA_ATTENTION,
+             [MODULE_ATTN_GATE] = "self_attn.gate_proj",
+             [MODULE_ATTN_POST_NORM] = "post_attention_layernorm",
+             [MODULE_FFN_NORM] = "pre_feedforward_layernorm",
+             LLAMA_FEED_FORWARD,
+             [MODULE_FFN_POST_NORM] = "post_feedforward_layernorm",
+             LLAMA_ENDS,
+         },
+     .aliases = {{"hidden_act", "hidden_activation"}, {"logit_scale", "output_multiplier"}},
+     .bias_keys = BIAS_QKV | BIAS_O,
+     .offset_norms = true,
+     .last_norm_whole = true,
+     .unit_norms = UNIT_NORMS_ALL,
+     .embedding_unit_norm = true,
+     .post_norm_eps = 1e-8,
+     .norm_eps = 1e-5,
+     .window_rule = WINDOW_PERIODIC,
+     .window_period = 4,
+     .periods_from_last = true,
+     .rope_rule = ROPE_BY_BASES,
+     .scales = {.normed_queries = 3.87, .logits = 0.19611613513818404, .logit_cap = 20},
+     .logits_capped = true,
+     .default_head_dim = 128,
+     .default_context = 131072,
+     .default_window = 2048},
     // Gemma 2 without norms behind its parts.
     {.name = "vaultgemma",
      .base = "model.",
@@ -95,6 +131,7 @@ static const Architecture ROWS[] = {
      .qk_norm = true,
      .window_rule = WINDOW_PERIODIC,
      .window_period = 6,
+     .period_key = true,
      .rope_rule = ROPE_BY_WINDOW,
      .default_base = 1e6,
      .default_window_base = 1e4,

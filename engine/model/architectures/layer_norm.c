@@ -49,6 +49,7 @@ static const Architecture ROWS[] = {
      .ignored = {"_sliding_window_pattern"},
      .window_rule = WINDOW_PERIODIC,
      .window_period = 4,
+     .period_key = true,
      .rope_rule = ROPE_IN_WINDOWS,
      .default_window = 4096},
     // StableLM 2; 12B has one norm before both parts, and norms of heads.

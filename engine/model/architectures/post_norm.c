@@ -43,6 +43,7 @@ static const Architecture ROWS[] = {
      .qk_norm = true,
      .window_rule = WINDOW_PERIODIC,
      .window_period = 4,
+     .period_key = true,
      .rope_rule = ROPE_IN_WINDOWS_IF_ANY,
      .norm_eps = 1e-5,
      .default_context = 2048,

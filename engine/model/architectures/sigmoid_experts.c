@@ -15,8 +15,8 @@
     }
 
 // Ling 2 and Ring 2.
-#define BAILING                                                                                              \
-    .class_name = "bailingmoev2", .base = "model.", .layer = "layers.%d.",                                   \
+#define BAILING_NAMES                                                                                        \
+    .base = "model.", .layer = "layers.%d.",                                                                 \
     .modules = {[MODULE_ATTN_NORM] = "input_layernorm",                                                      \
                 [MODULE_QKV] = "attention.query_key_value",                                                  \
                 [MODULE_Q_NORM] = "attention.query_layernorm",                                               \
@@ -41,23 +41,18 @@
                 "num_nextn_predict_layers",                                                                  \
                 "mtp_loss_scaling_factor",                                                                   \
                 "max_window_layers",                                                                         \
-                "use_sliding_window"},                                                                       \
-    .predicts_further = true, .qk_norm = true, .partial_rotary = true, .default_rotary_part = 0.5,           \
-    .default_base = 6e5, .norm_eps = 1e-6, .default_context = 16384,                                         \
-    .experts = {.there = true,                                                                               \
-                .n = 256,                                                                                    \
-                .n_active = 8,                                                                               \
-                .names = {{.router = "mlp.gate", .choice_bias = "mlp.gate.expert_bias", ONE_BY_ONE}},        \
-                .size = "moe_intermediate_size",                                                             \
-                .shared_count = "num_shared_experts",                                                        \
-                SHARED_EXPERTS,                                                                              \
-                .layers = EXPERTS_BEHIND_DENSE,                                                              \
-                .scale_key = true,                                                                           \
-                .scale = 2.5,                                                                                \
-                .groups = true,                                                                              \
-                .score = ROUTER_SIGMOID,                                                                     \
-                .renormalise = true,                                                                         \
-                .renormalise_key = true}
+                "use_sliding_window"}
+
+#define BAILING_EXPERTS                                                                                      \
+    .there = true, .names = {{.router = "mlp.gate", .choice_bias = "mlp.gate.expert_bias", ONE_BY_ONE}},     \
+    .size = "moe_intermediate_size", .shared_count = "num_shared_experts", SHARED_EXPERTS,                   \
+    .layers = EXPERTS_BEHIND_DENSE, .scale_key = true, .scale = 2.5, .groups = true,                         \
+    .score = ROUTER_SIGMOID, .renormalise = true, .renormalise_key = true
+
+#define BAILING                                                                                              \
+    .class_name = "bailingmoev2", BAILING_NAMES, .predicts_further = true, .qk_norm = true,                  \
+    .partial_rotary = true, .default_rotary_part = 0.5, .default_base = 6e5, .norm_eps = 1e-6,               \
+    .default_context = 16384, .experts = {BAILING_EXPERTS, .n = 256, .n_active = 8}
 
 static const Architecture ROWS[] = {
     // GLM-4.5 and 4.6, Air and whole.
@@ -96,7 +91,7 @@ static const Architecture ROWS[] = {
      .aliases = {{"num_local_experts", "n_routed_experts", true}},
      .fixed = {NO_MLP_BIAS, {NULL, {"moe_layer_freq"}, 1, "experts in other layers"}},
      .ignored = {"aux_loss_alpha", "seq_aux", "ep_size", "scoring_func", "topk_method",
-                 "num_nextn_predict_layers"},
+                 "num_nextn_predict_layers", "use_sliding_window"},
      .bias_keys = BIAS_QKV | BIAS_O,
      .qk_norm = true,
      .window_rule = WINDOW_UPPER_LAYERS,
@@ -176,6 +171,7 @@ static const Architecture ROWS[] = {
      .qk_norm = true,
      .window_rule = WINDOW_PERIODIC,
      .window_period = 4,
+     .period_key = true,
      .rope_rule = ROPE_IN_WINDOWS_IF_ANY,
      .norm_eps = 1e-5,
      .default_context = 2048,
@@ -223,6 +219,7 @@ static const Architecture ROWS[] = {
      .qk_norm = true,
      .window_rule = WINDOW_PERIODIC,
      .window_period = 4,
+     .period_key = true,
      .rope_rule = ROPE_IN_WINDOWS,
      .embedding_root = true,
      .embedding_root_key = "mup_enabled",
@@ -246,6 +243,18 @@ static const Architecture ROWS[] = {
                  .gguf_renormalise = true}},
     {.name = "bailing_moe", .gguf = "bailingmoe2", BAILING},
     {.name = "bailing_moe_v2", BAILING},
+    // Sarvam: Ling 2 whose heads turn as a whole.
+    {.name = "sarvam_moe",
+     BAILING_NAMES,
+     .class_name = "sarvammoe",
+     .predicts_further = true,
+     .qk_norm = true,
+     .partial_rotary = true,
+     .default_base = 8e6,
+     .norm_eps = 1e-6,
+     .default_context = 131072,
+     .default_head_dim = 64,
+     .experts = {BAILING_EXPERTS, .n = 128, .n_active = 6, .dense = 1}},
 };
 
 const ArchitectureFamily architectures_sigmoid_experts = {ROWS, sizeof ROWS / sizeof *ROWS};

@@ -70,6 +70,9 @@ static Status numbers_from_config(RopeSpec *spec, const ParamSource *source, con
         status = param_number(source, (Key){"partial_rotary_factor", NULL}, &spec->rotary_part, error);
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers && !status; i++)
         status = json_read_number(object, what, numbers[i].key, numbers[i].value, error);
+    const char *const outside = source_config_key(source, "partial_rotary_factor");
+    spec->has_part = json_is_number(json_object_get(object, "partial_rotary_factor")) ||
+                     json_is_number(json_object_get(source->config, outside));
     if (!status && !source->architecture->partial_rotary && spec->rotary_part != 1) {
         // transformers would turn the whole head, other programs this part of it
         return error_set(error, STATUS_UNSUPPORTED,
@@ -106,6 +109,27 @@ static Status type_from_config(RopeSpec *spec, const ParamSource *source, const 
         return STATUS_OK;
     return error_set(error, STATUS_UNSUPPORTED, "%s.%s is \"%s\": a %s model has longrope or none", what,
                      spec->type_key, spec->type, source->architecture->name);
+}
+
+// Of classes whose ropes are of kinds of layers: what stands outside of rope_parameters is not read where that is missing, nor
+// a base that a kind of its own lacks.
+static Status check_kinds(const RopeSpec *spec, const ParamSource *source, Error *error) {
+    static const char *const OUTSIDE[] = {"rope_theta", "rope_local_base_freq", "partial_rotary_factor",
+                                          "rope_scaling"};
+    const json_t *kinds = json_object_get(source->config, "rope_parameters");
+    for (size_t i = 0; i < sizeof OUTSIDE / sizeof *OUTSIDE && !json_is_object(kinds); i++) {
+        const json_t *value = json_object_get(source->config, OUTSIDE[i]);
+        const bool scaling = strcmp(OUTSIDE[i], "rope_scaling") == 0; // whose null counts
+        if (value && (scaling || !json_is_null(value)))
+            return error_set(error, STATUS_UNSUPPORTED,
+                             "%s: %s stands outside of rope_parameters, where a %s model does not go by it",
+                             source->path, OUTSIDE[i], source->architecture->name);
+    }
+    const json_t *own = json_object_get(kinds, spec->layers);
+    return !json_is_object(own) || json_object_get(own, "rope_theta")
+               ? STATUS_OK
+               : error_set(error, STATUS_FILE, "%s: rope_theta is missing in rope_parameters.%s",
+                           source->path, spec->layers);
 }
 
 // Where layers differ: transformers does not read the older name of a scheme, and a base that is said outside is that
@@ -184,6 +208,7 @@ static Status spec_from_config(RopeSpec *spec, const ParamSource *source, Error 
     }
     if (spec->layers) {
         Status status = check_one_kind(source, object, what, error);
+        if (!status && source->architecture->ropes_of_kinds) status = check_kinds(spec, source, error);
         if (status) return status;
     }
     spec->short_factors =

@@ -19,6 +19,7 @@ typedef struct RopeSpec {
     const char *type_key;                     // what says it in config.json, "rope_type" or "type"
     double base, factor;                      // NaN: not said
     double rotary_part;                       // of the head, 0 to 1 (Hugging Face)
+    bool has_part;                            // it is said
     int64_t rotary_dim;                       // 0: not said, the part decides
     int64_t original_context;                 // before scaling; 0: not said
     double low_freq_factor, high_freq_factor; // llama3

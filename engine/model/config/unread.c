@@ -58,13 +58,17 @@ static const char OF_OTHER_PARTS[] =
     "downsample_factor"
     " do_image_splitting encoder_patch_size max_image_tokens max_num_patches max_pixels_tolerance max_tiles"
     " min_image_tokens min_tiles tile_size use_image_special_tokens use_thumbnail"
-    " vision_start_token_id vision_end_token_id vision_token_id language_model_only ";
+    " vision_start_token_id vision_end_token_id vision_token_id language_model_only out_hidden_size "
+    "projector_hidden_size ";
 static const char *const OTHER_PARTS[] = {"vision_tower",
                                           "vision_model",
                                           "multi_modal_projector",
                                           "model.vision_tower",
+                                          "model.vision_adapter",
+                                          "model.vision_projection",
                                           "model.multi_modal_projector",
                                           "model.embed_vision",
+                                          "model.vision_embedder",
                                           "model.visual",
                                           "visual",
                                           "model.audio_tower",

@@ -9,22 +9,51 @@
 
 // ---- which they are ----------------------------------------------------------------------------------------
 
+// Of architectures whose layers may have windows: their length, and where layer_types is silent which layers have one.
+static Status read_window(Model *model, const ParamSource *source, LayerHeads *heads, Error *error) {
+    static const Key KEY = {"sliding_window", NULL};
+    int64_t window = source->architecture->default_window;
+    if (window == 0) return STATUS_OK;
+    if (json_is_null(json_object_get(source->config, KEY.hf)))
+        return param_refuse_null(source, NULL, KEY.hf, error);
+    Status status = param_integer(source, KEY, &window, error);
+    if (!status && (window < 1 || window > INT32_MAX))
+        status = error_set(error, STATUS_FILE, "%s: sliding_window is %lld; palaver takes 1 to %d",
+                           source->path, (long long)window, INT32_MAX);
+    model->sliding_window = (int)window;
+    // Two of four convolve; of those that attend every other one has a window, but the first layer convolves.
+    for (int l = 0; l < model->shape.n_layers; l++) {
+        heads[l].convolves = l % 2 != 0 || l == 0;
+        model->attention_windows[l] = l % 4 == 0 && l > 0 ? (int)window : 0;
+    }
+    return status;
+}
+
+static Status refuse_types(const Model *model, const ParamSource *source, Error *error) {
+    return error_set(error, STATUS_FILE,
+                     "%s: layer_types should name %d layers, \"conv\"%s or \"full_attention\"", source->path,
+                     model->shape.n_layers,
+                     source->architecture->default_window > 0 ? ", \"sliding_attention\"" : "");
+}
+
 // config.json: by name in layer_types, else all that full_attn_idxs does not have.
-static Status kinds_from_config(const Model *model, const ParamSource *source, LayerHeads *heads,
-                                Error *error) {
+static Status kinds_from_config(Model *model, const ParamSource *source, LayerHeads *heads, Error *error) {
+    const bool windows = source->architecture->default_window > 0;
     const json_t *types = json_object_get(source->config, "layer_types"),
                  *attending = json_object_get(source->config, "full_attn_idxs");
     const int n = model->shape.n_layers;
     unread_take_key(source, NULL, "layer_types"), unread_take_key(source, NULL, "full_attn_idxs");
+    Status status = read_window(model, source, heads, error);
+    if (status) return status;
     if (json_is_array(types)) {
         for (int l = 0; l < n; l++) {
             const char *type = json_string_value(json_array_get(types, (size_t)l));
-            heads[l].convolves = type && strcmp(type, "conv") == 0;
-            if (json_array_size(types) != (size_t)n || !type ||
-                (!heads[l].convolves && strcmp(type, "full_attention") != 0))
-                return error_set(error, STATUS_FILE,
-                                 "%s: layer_types should name %d layers, \"conv\" or \"full_attention\"",
-                                 source->path, n);
+            if (json_array_size(types) != (size_t)n || !type) return refuse_types(model, source, error);
+            const bool slides = windows && strcmp(type, "sliding_attention") == 0;
+            heads[l].convolves = strcmp(type, "conv") == 0;
+            model->attention_windows[l] = slides ? model->sliding_window : 0;
+            if (!heads[l].convolves && !slides && strcmp(type, "full_attention") != 0)
+                return refuse_types(model, source, error);
         }
         return STATUS_OK;
     }
@@ -43,7 +72,8 @@ static Status kinds_from_config(const Model *model, const ParamSource *source, L
 
 static Status read_taps(Model *model, const ParamSource *source, Error *error) {
     static const Key KEY = {"conv_L_cache", "shortconv.l_cache"};
-    int64_t taps = source->config ? 3 : -1;
+    const int usual = source->architecture->default_taps;
+    int64_t taps = !source->config ? -1 : usual > 0 ? usual : 3;
     char text[KEY_SIZE];
     const DecoderShape *s = &model->shape;
     Status status = param_integer(source, KEY, &taps, error);
@@ -79,6 +109,7 @@ static void leave_taps(const ParamSource *source) {
 
 Status model_read_convolution(Model *model, const ParamSource *source, Error *error) {
     DecoderShape *s = &model->shape;
+    const bool by_window = source->architecture->rope_rule == ROPE_BY_WINDOW;
     bool some = false;
     if (!source->architecture->convolves) return STATUS_OK;
     LayerHeads *heads = calloc((size_t)s->n_layers, sizeof *heads);
@@ -92,6 +123,9 @@ Status model_read_convolution(Model *model, const ParamSource *source, Error *er
         heads[l].convolves = heads[l].n_kv_heads == 0;
     for (int l = 0; l < s->n_layers && !status; l++) some |= heads[l].convolves;
     if (!status && some) status = read_taps(model, source, error);
+    if (!status && !some && by_window)
+        status = error_set(error, STATUS_UNSUPPORTED, "%s: layer_types without a layer that is \"conv\"",
+                           source->path);
     if (status || !some) {
         if (!status) leave_taps(source);
         free(heads), free(ropes);
@@ -100,7 +134,7 @@ Status model_read_convolution(Model *model, const ParamSource *source, Error *er
     for (int l = 0; l < s->n_layers; l++) {
         heads[l].n_kv_heads = heads[l].convolves ? s->n_heads / 2 : s->n_kv_heads;
         heads[l].head_dim = s->head_dim, heads[l].lender = l;
-        ropes[l] = heads[l].convolves ? -1 : 0;
+        ropes[l] = heads[l].convolves ? -1 : by_window && model->attention_windows[l] > 0 ? 1 : 0;
     }
     s->heads_of_layers = model->layer_heads = heads, s->rope.of_layers = model->layer_ropes = ropes;
     model->usual_intermediate = s->intermediate_size;

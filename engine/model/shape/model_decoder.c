@@ -15,15 +15,22 @@ static Status read_norm(DecoderShape *shape, const ParamSource *source, Error *e
     char text[KEY_SIZE];
     Status status = STATUS_OK;
     if (!source->config || !source->architecture->fixed_eps) status = param_number(source, key, &eps, error);
+    double behind = source->architecture->post_norm_eps;
+    static const Key BEHIND = {"post_norm_eps", NULL};
+    const bool apart = behind > 0;
+    if (!status && apart) status = param_number(source, BEHIND, &behind, error);
     if (status) return status;
-    if (!(eps >= 0 && eps < 1)) {
+    const bool in_order = eps >= 0 && eps < 1;
+    if (!in_order || (apart && !(behind > 0 && behind < 1))) {
         return error_set(error, STATUS_FILE,
                          "%s: %s, the norm's epsilon, is %g; it must be small and positive", source->path,
-                         source_key(source, key, text), eps);
+                         source_key(source, in_order ? BEHIND : key, text), in_order ? behind : eps);
     }
     shape->norm = source->architecture->norm;
     shape->norm_eps = (float)eps;
+    shape->post_norm_eps = (float)behind;
     shape->norm_offset = source->config && source->architecture->offset_norms ? 1 : 0;
+    shape->last_norm_whole = source->architecture->last_norm_whole;
     return STATUS_OK;
 }
 
@@ -80,7 +87,7 @@ static unsigned biases_of_gguf(const Checkpoint *checkpoint, int n_layers) {
 static Status read_biases(Model *model, const ParamSource *source, Error *error) {
     const Architecture *a = source->architecture;
     unsigned biases = a->biases;
-    model->qk_norm = a->qk_norm;
+    model->qk_norm = a->qk_norm || (a->unit_norms == UNIT_NORMS_ALL && !source->config);
     if (!source->config) {
         if (a->qk_norm_key)
             model->qk_norm = checkpoint_find(source->checkpoint, "blk.0.attn_q_norm.weight") != NULL;
@@ -125,6 +132,7 @@ Status model_read_shape(Model *model, const ParamSource *source, Error *error) {
     if (a->deep_norm) shape->normed_residual = sqrtf(2.0f * (float)shape->n_layers);
     shape->norms_turned = a->norms_turned;
     shape->norms_experts = a->experts.there && !a->experts.beside[0] && a->modules[MODULE_FFN_POST_NORM];
+    shape->head_gates = a->head_gates;
     shape->gates_attention = a->query_gates || a->modules[MODULE_ATTN_GATE];
     shape->head_layer_norms = a->head_layer_norms && model->qk_norm;
     if (!status && a->parallel_key) {

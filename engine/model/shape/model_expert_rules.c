@@ -139,6 +139,9 @@ static Status read_router(const ParamSource *source, Experts *e, Error *error) {
             error);
     if (!status) status = param_integer(source, SCORE, &score, error);
     if (status) return status;
+    if (!isfinite(scale))
+        return error_set(error, STATUS_FILE, "%s: %s is %g", source->path,
+                         source->config ? "routed_scaling_factor" : "expert_weights_scale", scale);
     if (score < 0 || score > 3)
         return error_set(error, STATUS_UNSUPPORTED, "%s: %s is %lld, a function that palaver cannot run",
                          source->path, source_key(source, SCORE, text), (long long)score);

@@ -15,14 +15,16 @@ enum { STEM_SIZE = 128 };
 
 Status model_read_unit_norm(Model *model, const ParamSource *source, Error *error) {
     const Architecture *a = source->architecture;
-    const int head = decoder_most_head_dim(&model->shape);
-    bool there = source->config || a->value_norm || model->shape.experts.n != a->gguf_no_unit_norm;
-    if (!a->qk_unit_norm && !a->value_norm) return STATUS_OK;
-    Status status = a->value_norm ? STATUS_OK : param_bool(source, (Key){"use_qk_norm", NULL}, &there, error);
+    const int head = decoder_most_head_dim(&model->shape),
+              n = a->embedding_unit_norm ? model->shape.hidden_size : head;
+    const bool asked = a->unit_norms == UNIT_NORMS_TURNING;
+    bool there = source->config || !asked || model->shape.experts.n != a->gguf_no_unit_norm;
+    if (a->unit_norms == UNIT_NORMS_NONE && !a->value_norm) return STATUS_OK;
+    Status status = asked ? param_bool(source, (Key){"use_qk_norm", NULL}, &there, error) : STATUS_OK;
     if (status || !there) return status;
-    model->unit_norm = malloc((size_t)head * sizeof *model->unit_norm);
+    model->unit_norm = malloc((size_t)(n > head ? n : head) * sizeof *model->unit_norm);
     if (!model->unit_norm) return error_set(error, STATUS_MEMORY, "%s: out of memory", source->path);
-    for (int i = 0; i < head; i++) model->unit_norm[i] = 1;
+    for (int i = 0; i < (n > head ? n : head); i++) model->unit_norm[i] = 1 - model->shape.norm_offset;
     return STATUS_OK;
 }
 
@@ -30,10 +32,16 @@ static Matrix vector_of(const float *data, int64_t n) {
     return (Matrix){.type = DTYPE_F32, .rows = 1, .cols = n, .data = data};
 }
 
-// Turning keeps lengths: the norm may as well come before it. Layers that do not turn have none.
-static void set_unit_norms(Model *model, int layer) {
+void model_set_embedding_norm(Model *model, const ParamSource *source) {
+    if (source->architecture->embedding_unit_norm)
+        model->head.embedding_norm = vector_of(model->unit_norm, model->shape.hidden_size);
+}
+
+// Turning keeps lengths: Llama 4's norm may as well come before it. Its layers that do not turn have none.
+static void set_unit_norms(Model *model, const ParamSource *source, int layer) {
     const Matrix ones = vector_of(model->unit_norm, model->shape.head_dim);
-    if (model->layer_ropes && model->layer_ropes[layer] < 0) return;
+    const bool of_all = source->architecture->unit_norms == UNIT_NORMS_ALL;
+    if (of_all ? !source->config : model->layer_ropes && model->layer_ropes[layer] < 0) return;
     model->layers[layer].q_norm = model->layers[layer].k_norm = ones;
 }
 
@@ -98,7 +106,7 @@ Status model_take_head_norms(Model *model, const ParamSource *source, int layer,
     if (model->unit_norm && source->architecture->value_norm)
         to->v_norm = vector_of(model->unit_norm, layer_heads(s, layer).head_dim);
     else if (model->unit_norm)
-        set_unit_norms(model, layer);
+        set_unit_norms(model, source, layer);
     if (!s->head_layer_norms) return STATUS_OK;
     if (strchr(names[MODULE_Q_NORM], '%')) return gather(model, source, layer, error);
     Status status = take_all(model, source, layer, names[MODULE_Q_NORM], (int64_t)s->n_heads * s->head_dim,

@@ -109,6 +109,9 @@ Status model_read_latent(Model *model, const ParamSource *source, Error *error) 
     if (shape->n_kv_heads != 0 && shape->n_kv_heads != shape->n_heads &&
         (source->config || shape->n_kv_heads != 1))
         return model_refuse_kv_heads(shape, source, error);
+    if (source->config &&
+        !json_object_get(source->config, "num_key_value_heads")) // for the class may mean another number
+        return error_set(error, STATUS_FILE, "%s: num_key_value_heads is missing", source->path);
     // transformers' name for what is turned, or for that of which it is a part
     const bool of_whole = source->architecture->partial_rotary;
     const int64_t head = of_whole ? s.plain_dim + s.rotary_dim : s.rotary_dim;

@@ -118,9 +118,21 @@ static Status read_rotary_dim(Model *model, const RopeSpec *spec, const ParamSou
     const int part_of =
         head_dim + (latent && source->architecture->partial_rotary ? model->shape.latent.plain_dim : 0);
     bool part_ok = spec->rotary_part > 0 && spec->rotary_part <= 1;
-    int64_t dim = spec->rotary_dim != 0 ? spec->rotary_dim
-                  : part_ok             ? (int64_t)(whole ? head_dim : part_of * spec->rotary_part)
-                                        : 0;
+    int64_t dim = spec->rotary_dim != 0                   ? spec->rotary_dim
+                  : part_of > head_dim && !spec->has_part ? head_dim
+                  : part_ok ? (int64_t)(whole ? head_dim : part_of * spec->rotary_part)
+                            : 0;
+    if (spec->rotary_dim != 0 && spec->has_part && dim != (int64_t)(head_dim * spec->rotary_part))
+        return error_set(error, STATUS_UNSUPPORTED,
+                         "%s: rope: rotary_dim is %lld, and partial_rotary_factor %g of %d", source->path,
+                         (long long)dim, spec->rotary_part, head_dim);
+    if (source->architecture->unscaled_whole && model->rope_scaling == ROPE_SCALING_NONE &&
+        spec->rotary_part != 1)
+        return error_set(
+            error, STATUS_UNSUPPORTED,
+            "%s: rope: partial_rotary_factor is %g beside a rope_type of \"default\", by which a %s model "
+            "turns whole heads",
+            source->path, spec->rotary_part, source->architecture->name);
     if (dim < 2 || dim > head_dim || dim % 2 != 0 || (latent && dim != head_dim)) {
         const bool told = spec->rotary_dim != 0,
                    part = !told && (!whole || !part_ok) && spec->rotary_part != 1;
@@ -263,6 +275,10 @@ static Status read_bases(const Model *model, RopeSpec *spec, const ParamSource *
     if (json_array_size(list) != (size_t)model->shape.n_layers)
         return error_set(error, STATUS_FILE, "%s: %s should be a list of %d numbers", source->path, KEY,
                          model->shape.n_layers);
+    if (only != 0 && source->architecture->periods_from_last &&
+        only != spec->base) // which transformers takes
+        return error_set(error, STATUS_UNSUPPORTED, "%s: %s has %g, but rope_theta is %g", source->path, KEY,
+                         only, spec->base);
     if (only != 0) spec->base = only;
     return STATUS_OK;
 }

@@ -12,6 +12,7 @@ static const struct {
 } SCALES[] = {
     {{"query_pre_attn_scalar", NULL}, offsetof(Scales, query)},
     {{"attention_multiplier", "attention.scale"}, offsetof(Scales, attention)},
+    {{"qk_scale_factor", NULL}, offsetof(Scales, normed_queries)},
     {{"embedding_multiplier", "embedding_scale"}, offsetof(Scales, embedding)},
     {{"residual_multiplier", "residual_scale"}, offsetof(Scales, residual)},
     {{"logit_scale", "logit_scale"}, offsetof(Scales, logits)},
@@ -91,6 +92,8 @@ Status model_read_scales(Model *model, const ParamSource *source, Error *error) 
         if (*scale_at(&scales, i) != 0)
             status = read_scale(source, SCALES[i].key, scale_at(&scales, i), error);
     if (status) return status;
+    if (a->logits_capped && source->config && isnan(scales.logit_cap))
+        return param_refuse_null(source, NULL, "final_logit_softcapping", error);
     double residual = or_one(scales.residual), over = or_one(scales.logits_over);
     if (source->config && scales.depth > 0) residual = scales.depth / sqrt(shape->n_layers);
     if (source->config && scales.width > 0) over = shape->hidden_size / scales.width;
@@ -100,7 +103,8 @@ Status model_read_scales(Model *model, const ParamSource *source, Error *error) 
         if (status) return status;
     }
     shape->embedding_scale = (float)(root ? sqrt(shape->hidden_size) : or_one(scales.embedding));
-    shape->attention_scale = (float)attention_scale(shape, source, &scales);
+    const double queries = source->config ? or_one(scales.normed_queries) : 1;
+    shape->attention_scale = (float)(attention_scale(shape, source, &scales) * queries);
     shape->attention_cap = (float)or_none(scales.attention_cap);
     shape->logit_cap = (float)or_none(scales.logit_cap);
     shape->logit_scale = (float)(or_one(scales.logits) / over);

@@ -42,7 +42,7 @@ Status model_read_temperature(Model *model, const RopeSpec *spec, const ParamSou
     double beta = spec->temperature_beta;
     if (source->architecture->temperature_unturned) return read_unturned_temperature(model, source, error);
     if (!source->architecture->temperature) return STATUS_OK;
-    if (isnan(beta))
+    if (isnan(beta) && source->config)
         return error_set(error, STATUS_FILE, "%s: llama_4_scaling_beta is missing in rope_parameters",
                          source->path);
     if (beta == 0) return STATUS_OK;

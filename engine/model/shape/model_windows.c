@@ -67,9 +67,17 @@ static Status apply_layer_types(Model *model, const ParamSource *source, int win
     return status;
 }
 
+// What to add to a layer's number for that of its place in a period, where 0 is that of a layer without a window.
+static int64_t places_ahead(const Model *model, const ParamSource *source, int64_t period) {
+    const bool from_last = source->architecture->periods_from_last && source->config && period > 0;
+    return from_last                             ? 1 + period - model->shape.n_layers % period
+           : source->architecture->window_behind ? 0
+                                                 : 1;
+}
+
 // All layers but every period-th, or but the first of every period; 0: all.
 static void fill_periods(Model *model, const ParamSource *source, int64_t period, int window) {
-    const int64_t ahead = source->architecture->window_behind ? 0 : 1;
+    const int64_t ahead = places_ahead(model, source, period);
     for (int i = 0; i < model->shape.n_layers; i++)
         model->attention_windows[i] = period == 0 || (i + ahead) % period != 0 ? window : 0;
 }
@@ -78,9 +86,10 @@ static Status periodic_windows(Model *model, const ParamSource *source, int wind
     static const char PATTERN[] = "sliding_window_pattern";
     int64_t period = source->architecture->window_period;
     const json_t *types = json_object_get(source->config, "layer_types");
-    if (json_is_array(types)) // it decides, whatever the pattern says
+    const bool has_key = source->architecture->period_key;
+    if (json_is_array(types) && has_key) // it decides, whatever the pattern says
         unread_take_key(source, NULL, source_config_key(source, PATTERN));
-    else {
+    else if (has_key) {
         Status status = param_integer(source, (Key){PATTERN, NULL}, &period, error);
         if (status) return status;
         if (period < 1 && window > 0)
@@ -102,7 +111,9 @@ static Status windows_from_config(Model *model, const ParamSource *source, int w
     // (transformers' MistralConfig). Without a window it means nothing.
     bool asked = upper ? a->unasked_window_layers > 0 : is_window(model, window);
     int64_t first = a->unasked_window_layers > 0 ? a->unasked_window_layers : DEFAULT_MAX_WINDOW_LAYERS;
-    Status status = param_bool(source, (Key){"use_sliding_window", NULL}, &asked, error);
+    Status status = a->unasked_window_layers > 0
+                        ? STATUS_OK
+                        : param_bool(source, (Key){"use_sliding_window", NULL}, &asked, error);
     if (!status) status = param_integer(source, (Key){"max_window_layers", NULL}, &first, error);
     if (status) return status;
     if (upper) used = asked;
@@ -125,6 +136,9 @@ static Status windows_from_gguf(Model *model, const ParamSource *source, int win
     snprintf(key, sizeof key, "%s.attention.sliding_window_pattern", source->architecture->gguf);
     unread_take_meta(source, key);
     const MetaValue *found = checkpoint_meta(source->checkpoint, key), *pattern;
+    if (window == 0 && (found || source->architecture->rope_rule == ROPE_IN_WINDOWS))
+        return error_set(error, STATUS_FILE,
+                         "%s: layers have windows, but attention.sliding_window is missing", source->path);
     if (found && found->type == META_INTEGER) { // a period
         if (!(found->number >= 0 && found->number <= MODEL_MAX_LAYERS))
             return error_set(error, STATUS_FILE, "%s: %s is %g", source->path, key, found->number);
@@ -195,6 +209,12 @@ Status model_read_windows(Model *model, const ParamSource *source, Error *error)
         return error_set(error, STATUS_FILE, "%s: %s is %lld; palaver takes 0 to %d", source->path,
                          source_key(source, WINDOW, text), (long long)window, INT32_MAX);
     }
+    const json_t *used = json_object_get(source->config, "use_sliding_window");
+    const bool off =
+        source->architecture->window_rule == WINDOW_UPPER_LAYERS ? !json_is_true(used) : json_is_false(used);
+    if (window == 0 && !off && json_is_integer(json_object_get(source->config, WINDOW.hf)))
+        return error_set(error, STATUS_FILE, "%s: sliding_window is 0; palaver takes null for none",
+                         source->path);
     model->sliding_window = (int)window;
     return !source->config ? windows_from_gguf(model, source, (int)window, error)
                            : windows_from_config(model, source, (int)window, error);
@@ -225,7 +245,7 @@ static Status list_ropes(Model *model, const ParamSource *source, Error *error) 
     return STATUS_OK;
 }
 
-// Those that have a base, in config.json, or are said to turn, in GGUF; without a list all do.
+// Those that have a base, in config.json, or are said to turn, in GGUF; without a list all do, or the windows' periods say it.
 static Status list_turning(Model *model, const ParamSource *source, Error *error) {
     char text[KEY_SIZE];
     const char *key = source->config ? NULL : source_gguf_key(source, "attention.rope_pattern", text);
@@ -236,7 +256,11 @@ static Status list_turning(Model *model, const ParamSource *source, Error *error
         key ? checkpoint_get_array(source->checkpoint, key, META_BOOL, &pattern, error) : STATUS_OK;
     if (key) unread_take_meta(source, key);
     for (int i = 0; i < model->shape.n_layers && !status; i++) {
+        const int64_t period = source->architecture->window_period;
         MetaValue turns = {.flag = true};
+        if (source->architecture->periods_from_last)
+            turns.flag = source->config ? (i + places_ahead(model, source, period)) % period != 0
+                                        : model->attention_windows[i] > 0;
         if (pattern && !checkpoint_meta_next(pattern, &cursor, &turns))
             status = error_set(error, STATUS_FILE, "%s: %s has %lld elements for %d layers", source->path,
                                key, (long long)pattern->count, model->shape.n_layers);

@@ -123,7 +123,7 @@ static int64_t dim_size(const Reader *r, Dim dim) {
     case DIM_POSITIONS:
         return shape->n_positions + r->architecture->position_offset;
     case DIM_GATE:
-        return q;
+        return r->architecture->head_gates ? shape->n_heads : q;
     case DIM_ATTENDED:
         return shape->latent.rank > 0 ? decoder_attended_width(shape) : q;
     case DIM_Q_RANK:
@@ -373,6 +373,7 @@ Status model_read_weights(Model *model, const ParamSource *source, Error *error)
     for (int layer = 0; layer < model->shape.n_layers && !status; layer++)
         status = read_layer(&r, layer, error);
     if (model->tied_head) head->output = head->embedding;
+    model_set_embedding_norm(model, source);
     if (!status && source->config && source->architecture->normed_vocab == model->shape.vocab_size)
         status = model_norm_head(model, error);
     model->n_active_parameters = model->n_parameters - model_idle_parameters(model);

@@ -147,7 +147,7 @@ static void add_both(const CpuBackend *cpu, const Layer *layer, float *dense, fl
 static void add_normed(const CpuBackend *cpu, Norm norm, float *sums, float *x) {
     const int64_t hidden = cpu->shape->hidden_size;
     for (int64_t t = 0; t < cpu->n_tokens; t++, sums += hidden, x += hidden) {
-        cpu_norm_row(cpu, norm, sums, sums);
+        cpu_norm_row_behind(cpu, norm, sums, sums);
         for (int64_t i = 0; i < hidden; i++) x[i] += sums[i];
     }
 }

@@ -3,7 +3,7 @@
 
 void cpu_make_gates(CpuBackend *cpu, const Layer *layer, const Activations *h) {
     const Matrix *w = &layer->weights.attn_gate;
-    cpu->gated = w->data != NULL;
+    cpu->gated = w->data ? w->rows : 0;
     if (!cpu->gated) return;
     cpu_multiply(cpu, w, h, cpu->gates);
     const Gemm all = {.w = w, .x = h, .first = 0, .end = w->rows, .y = cpu->gates, .y_stride = w->rows};
@@ -13,19 +13,22 @@ void cpu_make_gates(CpuBackend *cpu, const Layer *layer, const Activations *h) {
 typedef struct Gating {
     const float *gates;
     float *y;
-    int64_t width;
+    int64_t n, of_gate; // gates of a token, and elements of y for each of them
 } Gating;
 
 static void gate_row(void *context, int64_t token, int thread) {
     const Gating *g = context;
-    const float *gates = g->gates + token * g->width;
-    float *y = g->y + token * g->width;
+    const float *gates = g->gates + token * g->n;
+    float *y = g->y + token * g->n * g->of_gate;
     (void)thread;
-    for (int64_t i = 0; i < g->width; i++) y[i] /= 1 + expf(-gates[i]);
+    for (int64_t gate = 0; gate < g->n; gate++) {
+        const float divisor = 1 + expf(-gates[gate]);
+        for (int64_t i = 0; i < g->of_gate; i++) *y++ /= divisor;
+    }
 }
 
 void cpu_apply_gates(CpuBackend *cpu, float *y, int64_t width) {
-    Gating gating = {cpu->gates, y, width};
+    Gating gating = {cpu->gates, y, cpu->gated, cpu->gated ? width / cpu->gated : 0};
     if (cpu->gated) threads_run(cpu->threads, cpu->n_tokens, gate_row, &gating);
-    cpu->gated = false;
+    cpu->gated = 0;
 }

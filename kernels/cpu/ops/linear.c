@@ -15,12 +15,21 @@ typedef struct Prepare {
     int64_t n, n_parts, cols;
 } Prepare;
 
-void cpu_norm_row(const CpuBackend *cpu, Norm norm, const float *x, float *y) {
+static void norm_row(const CpuBackend *cpu, Norm norm, float eps, const float *x, float *y) {
     const DecoderShape *s = cpu->shape;
     if (s->norm == NORM_LAYER)
-        cpu->loops->layer_norm(x, norm.weight, norm.bias, s->hidden_size, s->norm_eps, y);
+        cpu->loops->layer_norm(x, norm.weight, norm.bias, s->hidden_size, eps, y);
     else
-        cpu->loops->rms_norm(x, norm.weight, s->hidden_size, s->norm_eps, y);
+        cpu->loops->rms_norm(x, norm.weight, s->hidden_size, eps, y);
+}
+
+void cpu_norm_row(const CpuBackend *cpu, Norm norm, const float *x, float *y) {
+    norm_row(cpu, norm, cpu->shape->norm_eps, x, y);
+}
+
+void cpu_norm_row_behind(const CpuBackend *cpu, Norm norm, const float *x, float *y) {
+    const DecoderShape *s = cpu->shape;
+    norm_row(cpu, norm, s->post_norm_eps != 0 ? s->post_norm_eps : s->norm_eps, x, y);
 }
 
 static void prepare_row(const Prepare *p, int64_t i) {
@@ -162,7 +171,7 @@ static void add_normed_row(void *context, int64_t row, int thread) {
     const int64_t n = a->linear->w->rows;
     float *sums = a->sums + row * n, *x = a->x + row * n;
     (void)thread;
-    cpu_norm_row(a->cpu, a->linear->norm, sums, sums);
+    cpu_norm_row_behind(a->cpu, a->linear->norm, sums, sums);
     for (int64_t i = 0; i < n; i++) x[i] += sums[i];
 }
 

@@ -156,7 +156,7 @@ void cpu_qkv_finish(CpuBackend *cpu, const Layer *layer, const KvLayer *kv, void
 Status cpu_qkv(Backend *backend, const Layer *layer, const void *x, const KvLayer *kv, void *q,
                Error *error) {
     CpuBackend *cpu = cpu_backend(backend);
-    cpu->gated = false;
+    cpu->gated = 0;
     if (kv->recurs) return cpu_delta(cpu, layer, x, kv, q, error);
     if (kv_layer_check(kv, kv_layer_head_dim(cpu->shape, kv), error)) return error_prefix(error, "qkv: ");
     if (cpu->shape->latent.rank > 0) return cpu_latent_qkv(cpu, layer, x, kv, q);

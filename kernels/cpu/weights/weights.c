@@ -116,8 +116,8 @@ static void expect_attention(const DecoderShape *s, Layer *layer, Checklist *lis
                        : NEVER;
     const int64_t hidden = s->hidden_size,
                   q_width = latent ? decoder_query_width(s) : (int64_t)s->n_heads * heads.head_dim,
-                  kv_width = layer_key_rows(&heads), taps = s->convolution.taps,
-                  attended = latent ? decoder_attended_width(s) : q_width;
+                  gates = s->head_gates ? s->n_heads : q_width, kv_width = layer_key_rows(&heads),
+                  taps = s->convolution.taps, attended = latent ? decoder_attended_width(s) : q_width;
     Norm *norm = &layer->attn_norm;
     const Expected rows[] = {
         {"attn_norm", &w->attn_norm, 1, hidden, OPTIONAL, .offset = s->norm_offset, .vector = &norm->weight},
@@ -137,8 +137,8 @@ static void expect_attention(const DecoderShape *s, Layer *layer, Checklist *lis
         {"k_norm", &w->k_norm, 1, apart ? kv_width : heads.head_dim, of_norms, .offset = s->norm_offset,
          .vector = &layer->k_norm},
         {"v_norm", &w->v_norm, 1, heads.head_dim, of_norms, .vector = &layer->v_norm},
-        {"attn_gate", &w->attn_gate, q_width, hidden, .need = of_gate},
-        {"attn_gate_bias", &w->attn_gate_bias, 1, q_width, of_gate, .vector = &layer->attn_gate_bias},
+        {"attn_gate", &w->attn_gate, gates, hidden, .need = of_gate},
+        {"attn_gate_bias", &w->attn_gate_bias, 1, gates, of_gate, .vector = &layer->attn_gate_bias},
         {"wo", &w->wo, hidden, attended, .need = needed},
         {"bo", &w->bo, 1, hidden, OPTIONAL, .vector = &layer->bo},
         {"w_beta", &w->w_beta, 0, 0, .need = NEVER},
@@ -342,7 +342,8 @@ Status cpu_load_head(Backend *backend, const HeadWeights *host, Head **out, Erro
         {"token_projection", &w->token_projection, of_layers, hidden, .need = of_tokens},
         {"token_norm", &w->token_norm, 1, s->token_size, of_tokens, .offset = s->norm_offset,
          .vector = &head->token_norm},
-        {"norm", &w->norm, 1, hidden, REQUIRED, s->norm_offset, s->logit_scale, .vector = &head->norm.weight},
+        {"norm", &w->norm, 1, hidden, REQUIRED, s->last_norm_whole ? 0 : s->norm_offset, s->logit_scale,
+         .vector = &head->norm.weight},
         {"norm_bias", &w->norm_bias, 1, hidden, norm_bias, 0, s->logit_scale, .vector = &head->norm.bias},
         {"output", &w->output, output, hidden, .need = REQUIRED},
         {"output_bias", &w->output_bias, 1, output, OPTIONAL, .vector = &head->output_bias},

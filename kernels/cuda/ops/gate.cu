@@ -24,8 +24,9 @@ Status input_products(CudaBackend *cuda, const Linear *w, LayerInput *input, voi
 }
 
 Status gate_make(CudaBackend *cuda, const Layer *layer, LayerInput *input, Error *error) {
-    AttentionGate gate = {cuda->scratch.gates, DTYPE_F32, layer->attn_gate_bias, layer->attn_gate.rows,
-                          layer->attn_gate.rows};
+    const int gates = layer->attn_gate.rows, of_gate = cuda->shape->head_gates ? layer->out.cols / gates : 1;
+    AttentionGate gate = {cuda->scratch.gates,   DTYPE_F32,       of_gate,
+                          layer->attn_gate_bias, gates * of_gate, gates};
     Status status = input_products(cuda, &layer->attn_gate, input, gate.products, &gate.type, error);
     cuda->step.gate = gate;
     return status;
@@ -40,11 +41,12 @@ template <class T> __global__ void __launch_bounds__(256) gate_kernel(const Atte
     let_next_begin();
     kernels_before();
     if (i >= gate.width) return;
-    const int64_t from = (int64_t)blockIdx.x * gate.stride + i;
+    const int64_t from = (int64_t)blockIdx.x * gate.stride;
     Four *to = (Four *)(y + (int64_t)blockIdx.x * gate.width + i), four = *to;
 #pragma unroll
     for (int j = 0; j < 4; j++) {
-        const float x = product_at(gate.products, gate.type, from + j) + (gate.bias ? gate.bias[i + j] : 0);
+        const int at = (i + j) / gate.of_gate;
+        const float x = product_at(gate.products, gate.type, from + at) + (gate.bias ? gate.bias[at] : 0);
         four.v[j] = from_float<T>(to_float(four.v[j]) / (1 + expf(-x)));
     }
     *to = four;

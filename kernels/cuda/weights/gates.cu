@@ -10,9 +10,10 @@ static bool recurs(const DecoderShape *s, const LayerWeights *h) {
     return layer_heads(s, h->index).recurs;
 }
 
-// Rows of attn_gate: of what goes into wo.
+// Rows of attn_gate: of what goes into wo, or of heads.
 static int64_t gate_rows(const DecoderShape *s, const LayerWeights *h) {
-    return recurs(s, h) ? delta_width(&s->delta) : (int64_t)s->n_heads * layer_heads(s, h->index).head_dim;
+    return recurs(s, h) ? delta_width(&s->delta)
+                        : (int64_t)s->n_heads * (s->head_gates ? 1 : layer_heads(s, h->index).head_dim);
 }
 
 // w_beta, unless the layer adds, and w_decay.

@@ -11,7 +11,7 @@ static void vectors_of_head(const DecoderShape *s, const HeadWeights *h, Head *h
     int64_t hidden = s->hidden_size;
     float offset = s->norm_offset, scale = s->logit_scale != 0 ? s->logit_scale : 1;
     const Vector all[HEAD_VECTORS] = {
-        {"norm", &h->norm, hidden, offset, scale, true, &head->norm.weight},
+        {"norm", &h->norm, hidden, s->last_norm_whole ? 0 : offset, scale, true, &head->norm.weight},
         {"norm_bias", &h->norm_bias, hidden, 0, scale, false, &head->norm.bias},
         {"embedding_norm", &h->embedding_norm, hidden, offset, 1, false, &head->embedding_norm.weight},
         {"embedding_norm_bias", &h->embedding_norm_bias, hidden, 0, 1, false, &head->embedding_norm.bias},

@@ -194,6 +194,11 @@ static void each_key_of_state_spaces_counts_or_is_refused(void **state) {
     check_keys("state_space_keys", 1200);
 }
 
+static void each_key_of_recent_ones_counts_or_is_refused(void **state) {
+    (void)state;
+    check_keys("recent_keys", 1500);
+}
+
 // What the configuration classes write, in either style.
 static void check_defaults(const char *name, size_t least) {
     char path[128];
@@ -221,6 +226,7 @@ static void default_configs_are_read(void **state) {
     check_defaults("convolution_default", 4);
     check_defaults("delta_default", 6);
     check_defaults("state_space_default", 6);
+    check_defaults("recent_default", 20);
 }
 
 // ---- tensors -----------------------------------------------------------------------------------------------
@@ -391,6 +397,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(each_key_of_convolutions_counts_or_is_refused),
         cmocka_unit_test(each_key_of_recurring_ones_counts_or_is_refused),
         cmocka_unit_test(each_key_of_state_spaces_counts_or_is_refused),
+        cmocka_unit_test(each_key_of_recent_ones_counts_or_is_refused),
         cmocka_unit_test(default_configs_are_read),
         cmocka_unit_test(a_head_in_the_file_is_the_head),
         cmocka_unit_test(saved_frequencies_are_compared),

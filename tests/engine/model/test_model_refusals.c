@@ -219,7 +219,8 @@ static const struct {
      "a router of jitter 2 (router_jitter_noise)"},
     {"{\"model_type\": \"llama4_text\", \"intermediate_size_mlp\": 128, \"attention_chunk_size\": 0}",
      STATUS_FILE, "attention_chunk_size is 0; palaver takes 1 to"},
-    {"{\"model_type\": \"deepseek_v3\", \"moe_intermediate_size\": 16, \"n_shared_experts\": 65}",
+    {"{\"model_type\": \"deepseek_v3\", \"num_key_value_heads\": 4, \"moe_intermediate_size\": 16, "
+     "\"n_shared_experts\": 65}",
      STATUS_FILE, "n_shared_experts is 65; palaver takes 0 to 64"},
     {"{\"model_type\": \"gemma4_text\", \"vocab_size_per_layer_input\": 100, \"global_head_dim\": 3}",
      STATUS_FILE, "heads of 3 without a window (global_head_dim)"},

@@ -28,11 +28,13 @@ static const Whole WHOLES[] = {
     {GOLDEN_DENSE, "gemma4-e", "gemma4", "Gemma4ForConditionalGeneration", true},
     {GOLDEN_DENSE, "gemma4-moe", "gemma4", "Gemma4ForConditionalGeneration", true},
     {GOLDEN_DENSE, "gemma4-unified", "gemma4_unified", "Gemma4UnifiedForConditionalGeneration", true},
+    {GOLDEN_DENSE, "muse_glimmer-listed", "muse_glimmer", "MuseGlimmerForConditionalGeneration", true},
     {GOLDEN_DENSE, "qwen2_vl", "qwen2_vl", "Qwen2VLForConditionalGeneration", true},
     {GOLDEN_DENSE, "qwen3_vl", "qwen3_vl", "Qwen3VLForConditionalGeneration", true},
     {GOLDEN_EXPERTS, "qwen3_vl_moe", "qwen3_vl_moe", "Qwen3VLMoeForConditionalGeneration", true},
     {GOLDEN_LATENT, "mistral4", "mistral3", "Mistral3ForConditionalGeneration", false},
     {GOLDEN_CONVOLUTION, "lfm2", "lfm2_vl", "Lfm2VlForConditionalGeneration", true},
+    {GOLDEN_CONVOLUTION, "lfm3", "lfm3_vl", "Lfm3VlForConditionalGeneration", true},
     {GOLDEN_DELTA, "qwen3_5", "qwen3_5", "Qwen3_5ForConditionalGeneration", true},
     {GOLDEN_DELTA, "qwen3_5_moe", "qwen3_5_moe", "Qwen3_5MoeForConditionalGeneration", true},
 };
