@@ -233,6 +233,11 @@ typedef struct DecoderShape {
     bool head_gates;      // attn_gate of layers that attend has a row a head
 } DecoderShape;
 
+// Of the norms behind parts.
+static inline float decoder_post_norm_eps(const DecoderShape *s) {
+    return s->post_norm_eps != 0 ? s->post_norm_eps : s->norm_eps;
+}
+
 // Rows of HeadWeights.output, and of logits that logits() gives.
 static inline int decoder_output_rows(const DecoderShape *s) {
     return s->output_rows > 0 ? s->output_rows : s->vocab_size;

@@ -49,6 +49,8 @@ int64_t model_dynamic_reach(const Model *model);
 Status model_read_temperature(Model *model, const struct RopeSpec *spec, const ParamSource *source,
                               Error *error);
 Status model_read_windows(Model *model, const ParamSource *source, Error *error);
+// How long a window is, at least `least`; *window holds the default.
+Status model_read_window_length(const ParamSource *source, int least, int64_t *window, Error *error);
 // model->layer_ropes and shape.rope.of_layers; after positions and windows.
 Status model_read_layer_ropes(Model *model, const ParamSource *source, Error *error);
 // What multiplies or caps embeddings, residuals, scores and logits; after sizes and norms.

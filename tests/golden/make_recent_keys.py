@@ -149,7 +149,7 @@ def main():
     torch.set_num_threads(1)
     make_keys.rows_of = rows_of
     only = sys.argv[1:]
-    rows, logits, found = [], [], []
+    rows, logits = [], []
     for folder in only or (*OWN, *PERIODS):
         make_keys.run(folder, folder, rows, logits)
     with open(os.path.join(OUT, "recent_keys.json"), "w") as f:

@@ -36,15 +36,28 @@ extern const ArchitectureFamily architectures_llama, architectures_experts, arch
         LLAMA_ENDS,                                                                                          \
     }
 
-// Experts one by one, or packed as transformers 5 holds them.
+// The same without a gate in the feed-forward part.
+#define UNGATED_NAMES                                                                                        \
+    .base = "model.", .layer = "layers.%d.",                                                                 \
+    .modules = {                                                                                             \
+        [MODULE_ATTN_NORM] = "input_layernorm",                                                              \
+        LLAMA_ATTENTION,                                                                                     \
+        [MODULE_FFN_NORM] = "post_attention_layernorm",                                                      \
+        [MODULE_UP] = "mlp.up_proj",                                                                         \
+        [MODULE_DOWN] = "mlp.down_proj",                                                                     \
+        LLAMA_ENDS,                                                                                          \
+    }
+
+// Experts one by one, or packed as transformers 5 holds them; and one that every token takes.
+#define ONE_BY_ONE                                                                                           \
+    .gate = "mlp.experts.%d.gate_proj.weight", .up = "mlp.experts.%d.up_proj.weight",                        \
+    .down = "mlp.experts.%d.down_proj.weight"
+#define PACKED .gate_up = "mlp.experts.gate_up_proj", .all_down = "mlp.experts.down_proj"
+#define SHARED_EXPERTS                                                                                       \
+    .shared = {"mlp.shared_experts.gate_proj", "mlp.shared_experts.up_proj", "mlp.shared_experts.down_proj"}
+
 #define QWEN_EXPERTS                                                                                         \
-    .there = true,                                                                                           \
-    .names = {                                                                                               \
-        {.router = "mlp.gate",                                                                               \
-         .gate = "mlp.experts.%d.gate_proj.weight",                                                          \
-         .up = "mlp.experts.%d.up_proj.weight",                                                              \
-         .down = "mlp.experts.%d.down_proj.weight"},                                                         \
-        {.router = "mlp.gate", .gate_up = "mlp.experts.gate_up_proj", .all_down = "mlp.experts.down_proj"}}
+    .there = true, .names = {{.router = "mlp.gate", ONE_BY_ONE}, {.router = "mlp.gate", PACKED}}
 #define QWEN_SHARED_EXPERT                                                                                   \
     .shared_size = "shared_expert_intermediate_size",                                                        \
     .shared = {"mlp.shared_expert.gate_proj", "mlp.shared_expert.up_proj", "mlp.shared_expert.down_proj",    \
@@ -58,19 +71,9 @@ extern const ArchitectureFamily architectures_llama, architectures_experts, arch
 // DeepSeek's, one by one or packed; the choice of V3 goes by scores and a bias for each.
 #define DEEPSEEK_EXPERTS                                                                                     \
     .there = true,                                                                                           \
-    .names = {{.router = "mlp.gate",                                                                         \
-               .choice_bias = "mlp.gate.e_score_correction_bias",                                            \
-               .gate = "mlp.experts.%d.gate_proj.weight",                                                    \
-               .up = "mlp.experts.%d.up_proj.weight",                                                        \
-               .down = "mlp.experts.%d.down_proj.weight"},                                                   \
-              {.router = "mlp.gate",                                                                         \
-               .choice_bias = "mlp.gate.e_score_correction_bias",                                            \
-               .gate_up = "mlp.experts.gate_up_proj",                                                        \
-               .all_down = "mlp.experts.down_proj"}},                                                        \
-    .size = "moe_intermediate_size", .shared_count = "n_shared_experts",                                     \
-    .shared = {"mlp.shared_experts.gate_proj", "mlp.shared_experts.up_proj",                                 \
-               "mlp.shared_experts.down_proj"},                                                              \
-    .scale_key = true
+    .names = {{.router = "mlp.gate", .choice_bias = "mlp.gate.e_score_correction_bias", ONE_BY_ONE},         \
+              {.router = "mlp.gate", .choice_bias = "mlp.gate.e_score_correction_bias", PACKED}},            \
+    .size = "moe_intermediate_size", .shared_count = "n_shared_experts", SHARED_EXPERTS, .scale_key = true
 
 #define SIGMOID_EXPERTS                                                                                      \
     DEEPSEEK_EXPERTS, .groups = true, .score = ROUTER_SIGMOID, .renormalise = true, .renormalise_key = true

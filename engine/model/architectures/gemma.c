@@ -75,13 +75,8 @@ static const Architecture ROWS[] = {
      .layer = "layers.%d.",
      .modules =
          {
-             [MODULE_ATTN_NORM] = "input_layernorm",
-             LLAMA_ATTENTION,
+             GEMMA_NORMED_LAYER,
              [MODULE_ATTN_GATE] = "self_attn.gate_proj",
-             [MODULE_ATTN_POST_NORM] = "post_attention_layernorm",
-             [MODULE_FFN_NORM] = "pre_feedforward_layernorm",
-             LLAMA_FEED_FORWARD,
-             [MODULE_FFN_POST_NORM] = "post_feedforward_layernorm",
              LLAMA_ENDS,
          },
      .aliases = {{"hidden_act", "hidden_activation"}, {"logit_scale", "output_multiplier"}},

@@ -207,17 +207,7 @@ static const Architecture ROWS[] = {
     // AFM.
     {.name = "arcee",
      .gguf = "arcee",
-     .base = "model.",
-     .layer = "layers.%d.",
-     .modules =
-         {
-             [MODULE_ATTN_NORM] = "input_layernorm",
-             LLAMA_ATTENTION,
-             [MODULE_FFN_NORM] = "post_attention_layernorm",
-             [MODULE_UP] = "mlp.up_proj",
-             [MODULE_DOWN] = "mlp.down_proj",
-             LLAMA_ENDS,
-         },
+     UNGATED_NAMES,
      .bias_keys = BIAS_QKV | BIAS_O | BIAS_FFN,
      .gguf_rope = ROPE_INTERLEAVED,
      .norm_eps = 1e-5,

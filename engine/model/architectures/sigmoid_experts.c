@@ -1,13 +1,6 @@
 // Mixtures of experts whose router scores by sigmoids, as DeepSeek-V3's does, beside attention of the usual kind.
 #include "engine/model/architectures/architectures.h"
 
-#define ONE_BY_ONE                                                                                           \
-    .gate = "mlp.experts.%d.gate_proj.weight", .up = "mlp.experts.%d.up_proj.weight",                        \
-    .down = "mlp.experts.%d.down_proj.weight"
-#define PACKED .gate_up = "mlp.experts.gate_up_proj", .all_down = "mlp.experts.down_proj"
-#define SHARED_EXPERTS                                                                                       \
-    .shared = {"mlp.shared_experts.gate_proj", "mlp.shared_experts.up_proj", "mlp.shared_experts.down_proj"}
-
 // What every file of such says, and no class reads.
 #define OTHER_ROUTERS                                                                                        \
     {NULL, {"route_norm"}, 1, "weights of experts that do not sum up to 1"}, {                               \

@@ -39,19 +39,15 @@ static const Architecture ROWS[] = {
      .aliases = {{"num_local_experts", "num_experts", true}},
      .fixed = {NO_MLP_BIAS, {NULL, {"norm_topk_prob"}, 1, "weights of experts that do not sum up to 1"}},
      QWEN3_VL,
-     .experts = {.there = true,
-                 .n = 60,
-                 .n_active = 4,
-                 .names = {{.router = "mlp.gate",
-                            .gate_up = "mlp.experts.gate_up_proj",
-                            .all_down = "mlp.experts.down_proj",
-                            .transposed = true,
-                            .halves = true,
-                            .either_way = true}},
-                 .size = "moe_intermediate_size",
-                 .layers = EXPERTS_SPARSE,
-                 .renormalise = true,
-                 .gguf_renormalise = true}},
+     .experts =
+         {.there = true,
+          .n = 60,
+          .n_active = 4,
+          .names = {{.router = "mlp.gate", PACKED, .transposed = true, .halves = true, .either_way = true}},
+          .size = "moe_intermediate_size",
+          .layers = EXPERTS_SPARSE,
+          .renormalise = true,
+          .gguf_renormalise = true}},
 };
 
 const ArchitectureFamily architectures_vision = {ROWS, sizeof ROWS / sizeof *ROWS};

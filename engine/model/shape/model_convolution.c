@@ -11,15 +11,11 @@
 
 // Of architectures whose layers may have windows: their length, and where layer_types is silent which layers have one.
 static Status read_window(Model *model, const ParamSource *source, LayerHeads *heads, Error *error) {
-    static const Key KEY = {"sliding_window", NULL};
     int64_t window = source->architecture->default_window;
     if (window == 0) return STATUS_OK;
-    if (json_is_null(json_object_get(source->config, KEY.hf)))
-        return param_refuse_null(source, NULL, KEY.hf, error);
-    Status status = param_integer(source, KEY, &window, error);
-    if (!status && (window < 1 || window > INT32_MAX))
-        status = error_set(error, STATUS_FILE, "%s: sliding_window is %lld; palaver takes 1 to %d",
-                           source->path, (long long)window, INT32_MAX);
+    if (json_is_null(json_object_get(source->config, "sliding_window")))
+        return param_refuse_null(source, NULL, "sliding_window", error);
+    Status status = model_read_window_length(source, 1, &window, error);
     model->sliding_window = (int)window;
     // Two of four convolve; of those that attend every other one has a window, but the first layer convolves.
     for (int l = 0; l < model->shape.n_layers; l++) {

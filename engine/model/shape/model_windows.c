@@ -109,11 +109,11 @@ static Status windows_from_config(Model *model, const ParamSource *source, int w
     bool upper = a->window_rule == WINDOW_UPPER_LAYERS, used = a->window_rule == WINDOW_EVERY_LAYER;
     // The classes that have no window must not be asked for one; those that always have one do not look at the switch
     // (transformers' MistralConfig). Without a window it means nothing.
-    bool asked = upper ? a->unasked_window_layers > 0 : is_window(model, window);
-    int64_t first = a->unasked_window_layers > 0 ? a->unasked_window_layers : DEFAULT_MAX_WINDOW_LAYERS;
-    Status status = a->unasked_window_layers > 0
-                        ? STATUS_OK
-                        : param_bool(source, (Key){"use_sliding_window", NULL}, &asked, error);
+    const bool unasked = a->unasked_window_layers > 0;
+    bool asked = upper ? unasked : is_window(model, window);
+    int64_t first = unasked ? a->unasked_window_layers : DEFAULT_MAX_WINDOW_LAYERS;
+    Status status =
+        unasked ? STATUS_OK : param_bool(source, (Key){"use_sliding_window", NULL}, &asked, error);
     if (!status) status = param_integer(source, (Key){"max_window_layers", NULL}, &first, error);
     if (status) return status;
     if (upper) used = asked;
@@ -193,6 +193,14 @@ static Status read_chunks(Model *model, const ParamSource *source, Error *error)
     return STATUS_OK;
 }
 
+Status model_read_window_length(const ParamSource *source, int least, int64_t *window, Error *error) {
+    char text[KEY_SIZE];
+    Status status = param_integer(source, WINDOW, window, error);
+    if (status || (*window >= least && *window <= INT32_MAX)) return status;
+    return error_set(error, STATUS_FILE, "%s: %s is %lld; palaver takes %d to %d", source->path,
+                     source_key(source, WINDOW, text), (long long)*window, least, INT32_MAX);
+}
+
 Status model_read_windows(Model *model, const ParamSource *source, Error *error) {
     model->attention_windows = calloc((size_t)model->shape.n_layers, sizeof *model->attention_windows);
     if (!model->attention_windows) return error_set(error, STATUS_MEMORY, "%s: out of memory", source->path);
@@ -202,13 +210,8 @@ Status model_read_windows(Model *model, const ParamSource *source, Error *error)
     // null in config.json means none; an absent key means the configuration class's default.
     bool said = !source->config || json_object_get(source->config, "sliding_window") != NULL;
     int64_t window = said ? 0 : source->architecture->default_window;
-    char text[KEY_SIZE];
-    Status status = param_integer(source, WINDOW, &window, error);
+    Status status = model_read_window_length(source, 0, &window, error);
     if (status) return status;
-    if (window < 0 || window > INT32_MAX) {
-        return error_set(error, STATUS_FILE, "%s: %s is %lld; palaver takes 0 to %d", source->path,
-                         source_key(source, WINDOW, text), (long long)window, INT32_MAX);
-    }
     const json_t *used = json_object_get(source->config, "use_sliding_window");
     const bool off =
         source->architecture->window_rule == WINDOW_UPPER_LAYERS ? !json_is_true(used) : json_is_false(used);

@@ -28,8 +28,7 @@ void cpu_norm_row(const CpuBackend *cpu, Norm norm, const float *x, float *y) {
 }
 
 void cpu_norm_row_behind(const CpuBackend *cpu, Norm norm, const float *x, float *y) {
-    const DecoderShape *s = cpu->shape;
-    norm_row(cpu, norm, s->post_norm_eps != 0 ? s->post_norm_eps : s->norm_eps, x, y);
+    norm_row(cpu, norm, decoder_post_norm_eps(cpu->shape), x, y);
 }
 
 static void prepare_row(const Prepare *p, int64_t i) {

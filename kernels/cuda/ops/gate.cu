@@ -24,7 +24,7 @@ Status input_products(CudaBackend *cuda, const Linear *w, LayerInput *input, voi
 }
 
 Status gate_make(CudaBackend *cuda, const Layer *layer, LayerInput *input, Error *error) {
-    const int gates = layer->attn_gate.rows, of_gate = cuda->shape->head_gates ? layer->out.cols / gates : 1;
+    const int gates = layer->attn_gate.rows, of_gate = layer->out.cols / gates;
     AttentionGate gate = {cuda->scratch.gates,   DTYPE_F32,       of_gate,
                           layer->attn_gate_bias, gates * of_gate, gates};
     Status status = input_products(cuda, &layer->attn_gate, input, gate.products, &gate.type, error);

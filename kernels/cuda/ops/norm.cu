@@ -205,9 +205,9 @@ Status cuda_norm(CudaBackend *cuda, const NormCall *c, Error *error) {
 
 Status cuda_add_normed(CudaBackend *cuda, const float *y, int n, Norm norm, float *x, Error *error) {
     const DecoderShape *s = cuda->shape;
-    const float eps = s->post_norm_eps != 0 ? s->post_norm_eps : s->norm_eps;
-    cudaError_t code = launch_dependent(cuda, add_normed_kernel<true>, n, 256, 0, y, norm,
-                                        s->norm == NORM_LAYER, s->hidden_size, eps, 1.0f, x);
+    cudaError_t code =
+        launch_dependent(cuda, add_normed_kernel<true>, n, 256, 0, y, norm, s->norm == NORM_LAYER,
+                         s->hidden_size, decoder_post_norm_eps(s), 1.0f, x);
     return cuda_check(code, error, "norm behind [%d, %d]", n, s->hidden_size);
 }
 
