@@ -143,7 +143,7 @@ CU_MANY   := $(if $(NVCC),$(shell grep -l '^// INSTANCES: ' $(CU)))
 instances  = $(shell sed -n 's,^// INSTANCES: ,,p' $(1))
 # Files that take two seconds, nearly all of them for headers, are compiled together, those of a folder as one (in a sixth of
 # the time): all but these.
-CU_ALONE  := $(filter $(CU_MANY) $(addprefix kernels/cuda/,$(addprefix attention/,latent.cu plain.cu split_wgmma.cu wgmma.cu) \
+CU_ALONE  := $(filter $(CU_MANY) $(addprefix kernels/cuda/,$(addprefix attention/,plain.cu split_wgmma.cu wgmma.cu) \
     cache/cache_attention.cu $(addprefix gemm/,expand.cu tile.cu unpack_gemm.cu) ops/norm.cu experts/% latent/% w8/%),$(CU))
 CU_UNITS  := $(sort $(dir $(filter-out $(CU_ALONE),$(CU))))
 unit       = $(strip $(foreach f,$(filter-out $(CU_ALONE),$(CU)),$(if $(filter $(dir $f),$(1)),$f)))
@@ -156,7 +156,7 @@ FIRST_WORDS := FORMAT_Q8 FORMAT_Q4M DTYPE_F16 TILES_OF_F16 DECODE_F16$(,)8$(,)1$
     __half$(,)__half
 if_first = $(if $(findstring @,$1),$(if $(filter $(FIRST_WORDS),$(lastword $(subst @, ,$1))),$1),$1)
 ifdef FIRST
-CU_OBJECTS := $(filter-out $(addprefix kernels/cuda/,experts/% latent/% attention/latent.cu w8/tile% w8/flat%),\
+CU_OBJECTS := $(filter-out $(addprefix kernels/cuda/,experts/% latent/% w8/tile% w8/flat%),\
     $(foreach o,$(CU_OBJECTS),$(call if_first,$o)))
 endif
 FIRST_INSTANCES := $(filter-out $(addsuffix @%,$(CU_MANY)),$(CU_OBJECTS)) \

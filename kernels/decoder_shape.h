@@ -256,12 +256,6 @@ static inline int rope_row(const Rope *rope, int table, int set) {
     return table * rope_sets(rope) + set;
 }
 
-// Whether the layer's norms of q and k are of whole rows, and not of heads.
-static inline bool layer_norms_rows(const DecoderShape *shape, const LayerWeights *w) {
-    return w->norms_rows || (shape->n_heads > 1 && w->q_norm.data && !shape->head_layer_norms &&
-                             w->q_norm.cols == (int64_t)shape->n_heads * shape->head_dim);
-}
-
 // What a layer of a shape with xIELU may not have, or lacks; NULL: all is well.
 static inline const char *layer_xielu_fault(const DecoderShape *shape, const LayerWeights *w) {
     if (shape->activation != ACTIVATION_XIELU) return NULL;
@@ -282,6 +276,13 @@ static inline int64_t decoder_attended_width(const DecoderShape *s) {
 static inline LayerHeads layer_heads(const DecoderShape *s, int layer) {
     const LayerHeads alike = {.n_kv_heads = s->n_kv_heads, .head_dim = s->head_dim, .lender = layer};
     return s->heads_of_layers ? s->heads_of_layers[layer] : alike;
+}
+
+// Whether the layer's norms of q and k are of whole rows, and not of heads.
+static inline bool layer_norms_rows(const DecoderShape *shape, const LayerWeights *w) {
+    return w->norms_rows ||
+           (shape->n_heads > 1 && w->q_norm.data && !shape->head_layer_norms &&
+            w->q_norm.cols == (int64_t)shape->n_heads * layer_heads(shape, w->index).head_dim);
 }
 
 // Whether layers that attend or convolve have other heads than the shape says, or borrow another one's keys and values.

@@ -266,7 +266,7 @@ typedef enum AttendKernel {
     ATTEND_HALVES, // attention/halves.cu, then ATTEND_WGMMA
     ATTEND_WGMMA,  // attention/wgmma.cu
     ATTEND_SPLIT,  // attention/split.cuh
-    ATTEND_LATENT, // attention/latent.cu
+    ATTEND_WIDE,   // attention/wide.cu
 } AttendKernel;
 
 enum {
@@ -277,13 +277,12 @@ enum {
     ATTEND_FEW_BY_WGMMA = 128, // or at most: dispatch_few_tokens()
     FLAT_BESIDE = 32,          // rows of x up to which a flat GEMM leaves half of a multiprocessor to others
 };
-enum {
-    ATTEND_LATENT_ROW = 576,
-    ATTEND_LATENT_STATIC = 6 << 10
-}; // the row that it has code for, and what it declares
-// Bytes of its shared memory on the cards that have least.
-#define ATTEND_LATENT_BYTES                                                                                  \
-    (2 * ((16 + 2 * 32) * (ATTEND_LATENT_ROW + 8) + 16 * (32 + 8)) + (size_t)ATTEND_LATENT_STATIC)
+// What ATTEND_WIDE has code for, a row of latents and heads, and what it declares.
+enum { ATTEND_LATENT_ROW = 576, ATTEND_WIDE_HEAD = 512, ATTEND_WIDE_STATIC = 6 << 10 };
+// Bytes of its shared memory on the cards that have least: 16 queries, two stages of 32 rows, which are 16 keys and 16 values
+// where these are not the same.
+#define ATTEND_WIDE_BYTES(head_dim)                                                                          \
+    (2 * ((16 + 2 * 32) * ((size_t)(head_dim) + 8) + 16 * (32 + 8)) + (size_t)ATTEND_WIDE_STATIC)
 // Bytes of shared memory that the kernels declare, without what grows with the slots.
 #define ATTEND_WGMMA_BYTES(head_dim) (1280 * (size_t)(head_dim) + 2048)
 #define ATTEND_TILE_KEYS(head_dim) ((head_dim) <= 128 ? ATTEND_KEYS : ATTEND_KEYS / 2)
@@ -299,7 +298,7 @@ typedef struct AttendCase {
     int head_dim, tile_rows; // the most of a tile: its tokens × the query heads that share a KV head
     bool alibi, masked;      // masked: a mask of the caller's is added
     bool capped;             // scores are capped
-    bool latent;             // keys are values, and there are no learned sinks
+    bool latent, sinks;      // keys are values; there are learned sinks
     bool evicted;            // a sequence has evicted tokens behind its sinks
     bool in_order;           // tokens lie at the indexes of their positions
     int window;              // the attention window; 0: none; below 0: chunks
@@ -330,7 +329,7 @@ typedef struct SplitCase {
         beside; // a flat GEMM follows that brings its weights meanwhile, where it finds room: flat/flat_ring.cuh
     int64_t slots;   // of the sequence; not DECODING: the most of any
     int64_t indexes; // not DECODING: that all tiles of few tokens look at, one after the other
-    bool latent;     // of rows for all heads, of which 64 keep a block busy as long as 128 of other keys
+    bool wide;       // of heads so wide that 64 keep a block busy as long as 128 of others
     bool once;       // in one round, as blocks of 64 rows: dispatch_splits_by_wgmma()
     int row_blocks; // of a step of one sequence: blocks that share the rows of all its tiles of a KV head; else 0
 } SplitCase;

@@ -31,15 +31,17 @@ static bool split_fits(const Card *card, const AttendCase *a) {
            a->n_splits <= 65535;
 }
 
-// A row of all heads; the plain kernel goes through it once for each.
-static bool latent_fits(const Card *card, const AttendCase *a) {
-    return a->latent && a->head_dim == ATTEND_LATENT_ROW && is_16_bit(a->cache) && !a->alibi && !a->capped &&
-           a->whole_pieces && ATTEND_LATENT_BYTES <= card->shared_limit && a->n_splits <= 65535;
+// A row of all heads, which the plain kernel would go through once for each, or heads of 512.
+static bool wide_fits(const Card *card, const AttendCase *a) {
+    const bool row = a->latent && a->head_dim == ATTEND_LATENT_ROW && is_16_bit(a->cache),
+               head = !a->latent && a->head_dim == ATTEND_WIDE_HEAD;
+    return (row || head) && (is_16_bit(a->cache) ? a->whole_pieces : a->octets) && !a->alibi && !a->capped &&
+           !a->sinks && ATTEND_WIDE_BYTES(a->head_dim) <= card->shared_limit && a->n_splits <= 65535;
 }
 
 AttendKernel dispatch_attend(const Card *card, const AttendCase *a) {
     if (!is_16_bit(a->operand) || a->masked) return ATTEND_PLAIN;
-    if (latent_fits(card, a)) return ATTEND_LATENT;
+    if (wide_fits(card, a)) return ATTEND_WIDE;
     if (a->few_tokens > 0 && split_fits(card, a)) return ATTEND_SPLIT;
     if (a->few_tokens == 1) return ATTEND_PLAIN;
     bool half = a->cache == DTYPE_F16, plain = half && !a->alibi && !a->capped, chunks = a->window < 0;
@@ -124,7 +126,7 @@ int dispatch_split_slots(const Card *card, const SplitCase *c) {
         int64_t n = round / blocks > 0 ? round / blocks : 1;
         slots = (c->indexes + n - 1) / n;
     }
-    const int least = c->latent ? SPLIT_UNIT : LEAST_SPLIT;
+    const int least = c->wide ? SPLIT_UNIT : LEAST_SPLIT;
     if (slots < least) slots = least;
     if (slots < c->slots / MOST_SPLITS + 1) slots = c->slots / MOST_SPLITS + 1;
     return (int)((slots + SPLIT_UNIT - 1) / SPLIT_UNIT * SPLIT_UNIT);

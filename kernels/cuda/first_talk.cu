@@ -1,5 +1,5 @@
 // What a plug-in has that was built for a first talk (FIRST in the Makefile): see device/built.cuh.
-#include "kernels/cuda/attention/attend.cuh"
+#include "kernels/cuda/attention/wide.cuh"
 #include "kernels/cuda/decode/decode.cuh"
 #include "kernels/cuda/experts/experts.cuh"
 #include "kernels/cuda/gemm/gemv.cuh"
@@ -14,6 +14,8 @@ bool first_talk_has(int format) {
 
 Status first_talk_check(const DecoderShape *s, Error *error) {
     if (s->experts.n > 0 && !is_built(experts_route)) return built_lacks("experts", error);
+    if (decoder_most_head_dim(s) == WIDE_HEAD && !is_built(wide_launch<WIDE_HALVES>))
+        return built_lacks("heads of 512", error);
     if (s->latent.rank > 0 && !is_built(latent_qkv)) return built_lacks("latents", error);
     if ((s->alibi || s->attention_cap > 0) && !is_built(tile_launch<TILES_OF_ANY>))
         return built_lacks(s->alibi ? "ALiBi" : "capped scores", error);

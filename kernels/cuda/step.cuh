@@ -18,7 +18,7 @@ static inline int tile_tokens(const AttendHeads *h) {
 
 // Query heads of a KV head that a split takes together in a step of independent rows, and how often the group has so many.
 static inline int split_rows(const AttendHeads *h) {
-    if (h->head_dim == ATTEND_LATENT_ROW) return 64; // attention/latent.cu
+    if (h->head_dim > 256) return 64; // attention/wide.cu
     return h->n_heads / h->n_kv_heads > 8 && h->head_dim <= 128 ? 16 : 8;
 }
 static inline int split_head_tiles(const AttendHeads *h) {
@@ -58,6 +58,7 @@ struct CudaStep {
     int most_slots;                               // of a sequence
     bool evicted;                                 // a sequence has n_evicted > 0
     bool in_order;                                // STEP_READING: all sequences are
+    int cut_kv_heads;                             // for whose tiles and splits were cut
     int32_t *ids, *positions, *slots, *n_evicted; // [n_tokens]
     int32_t *rope_sets;                           // [n_tokens]
     int32_t *earlier; // [n_tokens, StageRoom.earlier] slots of the tokens before, the nearest first; -1: none

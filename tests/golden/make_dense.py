@@ -185,6 +185,13 @@ MODELS.update({
                            layer_types=[SLIDING, SLIDING, FULL], final_logit_softcapping=6.0, use_double_wide_mlp=False, num_kv_shared_layers=0,
                            rope_parameters={FULL: dict(rope_type="proportional", partial_rotary_factor=0.5, rope_theta=90000.0),
                                             SLIDING: dict(rope_type="default", rope_theta=7000.0)}),
+    # Of heads as large as its makers', whose attention is another kernel's.
+    "gemma4-wide": dict(model_type="gemma4_text", num_attention_heads=2, num_key_value_heads=2, head_dim=256, global_head_dim=512,
+                        num_global_key_value_heads=1, attention_k_eq_v=True, hidden_activation="gelu_pytorch_tanh", rms_norm_eps=1e-6,
+                        sliding_window=7, layer_types=[SLIDING, FULL], hidden_size_per_layer_input=0, final_logit_softcapping=6.0,
+                        enable_moe_block=False, use_double_wide_mlp=False, num_kv_shared_layers=0,
+                        rope_parameters={FULL: dict(rope_type="proportional", partial_rotary_factor=0.25, rope_theta=90000.0),
+                                         SLIDING: dict(rope_type="default", rope_theta=7000.0)}),
     # The text of those that see images; positions in time, height and width are the same.
     "qwen2_vl": dict(model_type="qwen2_vl_text", hidden_size=48, num_attention_heads=3, num_key_value_heads=1, hidden_act="silu", rms_norm_eps=1e-6,
                      rope_theta=10000.0, rope_scaling=dict(type="mrope", mrope_section=[2, 3, 3]), use_sliding_window=False,
@@ -638,7 +645,7 @@ def add_gemma4(writer, config_dict):
 # Not of the others: a second of a kind, or settings that no GGUF file can have.
 GGUF_OF = ("gemma2", "gemma3", "smollm3", "granite", "minicpm", "seed_oss", "glm", "glm4", "olmo3", "exaone4", "cohere2",
            "nemotron", "falcon-40b", "baichuan", "qwen", "hunyuan", "gemma", "ernie4_5", "olmo2", "phi", "falcon-7b",
-           "stablelm", "cohere-plus", "stablelm-12b", "gemma4", "gemma4-e", "gemma4-moe", "apertus", "gemma4-unified", "qwen2_vl",
+           "stablelm", "cohere-plus", "stablelm-12b", "gemma4", "gemma4-e", "gemma4-moe", "apertus", "gemma4-unified", "gemma4-wide", "qwen2_vl",
            "qwen3_vl", "arcee", "jais2", "granite_swa", "internlm2", "exaone", "ministral3", "muse_glimmer")
 
 

@@ -73,20 +73,44 @@ static void tiles_of_latents(void **state) {
     for (int few = 0; few < 3; few++) {
         AttendCase row = attend(few ? DTYPE_F16 : DTYPE_BF16, few * 8);
         row.latent = true, row.head_dim = 576, row.tile_rows = 16;
-        CHECK_ATTEND(&HOPPER, row, , ATTEND_LATENT);
-        CHECK_ATTEND(&AMPERE, row, , ATTEND_LATENT);
-        CHECK_ATTEND(&ADA, row, , ATTEND_LATENT); // 16 rows of queries and 32 keys: 98.5 KB
-        CHECK_ATTEND(&HOPPER, row, c.page_size = 24, ATTEND_LATENT);
-        CHECK_ATTEND(&HOPPER, row, c.evicted = true, ATTEND_LATENT);
-        CHECK_ATTEND(&HOPPER, row, c.kind = STEP_READING, ATTEND_LATENT);
-        CHECK_ATTEND(&HOPPER, row, c.tile_rows = 128, ATTEND_LATENT);
+        CHECK_ATTEND(&HOPPER, row, , ATTEND_WIDE);
+        CHECK_ATTEND(&AMPERE, row, , ATTEND_WIDE);
+        CHECK_ATTEND(&ADA, row, , ATTEND_WIDE); // 16 rows of queries and 32 keys: 98.5 KB
+        CHECK_ATTEND(&HOPPER, row, c.page_size = 24, ATTEND_WIDE);
+        CHECK_ATTEND(&HOPPER, row, c.evicted = true, ATTEND_WIDE);
+        CHECK_ATTEND(&HOPPER, row, c.kind = STEP_READING, ATTEND_WIDE);
+        CHECK_ATTEND(&HOPPER, row, c.tile_rows = 128, ATTEND_WIDE);
         CHECK_ATTEND(&HOPPER, row, c.operand = DTYPE_F32, ATTEND_PLAIN);
         CHECK_ATTEND(&HOPPER, row, c.cache = DTYPE_F32, ATTEND_PLAIN);
         CHECK_ATTEND(&HOPPER, row, c.whole_pieces = false, ATTEND_PLAIN);
         CHECK_ATTEND(&HOPPER, row, c.capped = true, ATTEND_PLAIN);
         CHECK_ATTEND(&HOPPER, row, c.latent = false, ATTEND_PLAIN);
+        CHECK_ATTEND(&HOPPER, row, c.sinks = true, ATTEND_PLAIN);
         CHECK_ATTEND(&HOPPER, row, c.head_dim = 320, ATTEND_PLAIN);
         CHECK_ATTEND(&HOPPER, row, c.head_dim = 128, few ? ATTEND_SPLIT : ATTEND_HALVES);
+    }
+}
+
+// Gemma 4's, of few tokens and of many, over caches of any type.
+static void tiles_of_heads_of_512(void **state) {
+    (void)state;
+    static const DType TYPES[] = {DTYPE_F16, DTYPE_BF16, DTYPE_F32, DTYPE_INT8, DTYPE_INT4};
+    for (int i = 0; i < 15; i++) {
+        AttendCase head = attend(TYPES[i / 3], i % 3 * 8);
+        const bool half = i < 6;
+        head.head_dim = 512, head.tile_rows = 512;
+        CHECK_ATTEND(&HOPPER, head, , ATTEND_WIDE);
+        CHECK_ATTEND(&AMPERE, head, , ATTEND_WIDE);
+        CHECK_ATTEND(&ADA, head, , ATTEND_WIDE);
+        CHECK_ATTEND(&HOPPER, head, (c.evicted = true, c.window = 90), ATTEND_WIDE);
+        CHECK_ATTEND(&HOPPER, head, c.kind = STEP_READING, ATTEND_WIDE);
+        CHECK_ATTEND(&HOPPER, head, c.whole_pieces = false, half ? ATTEND_PLAIN : ATTEND_WIDE);
+        CHECK_ATTEND(&HOPPER, head, c.octets = false, half ? ATTEND_WIDE : ATTEND_PLAIN);
+        CHECK_ATTEND(&HOPPER, head, c.operand = DTYPE_F32, ATTEND_PLAIN);
+        CHECK_ATTEND(&HOPPER, head, c.alibi = true, ATTEND_PLAIN);
+        CHECK_ATTEND(&HOPPER, head, c.capped = true, ATTEND_PLAIN);
+        CHECK_ATTEND(&HOPPER, head, c.sinks = true, ATTEND_PLAIN);
+        CHECK_ATTEND(&HOPPER, head, c.latent = true, ATTEND_PLAIN);
     }
 }
 
@@ -256,6 +280,7 @@ static void tokens_by_wgmma(void **state) {
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tiles_of_an_f16_cache), cmocka_unit_test(tiles_of_latents),
+        cmocka_unit_test(tiles_of_heads_of_512),
         cmocka_unit_test(tiles_of_other_caches), cmocka_unit_test(tiles_of_one_token),
         cmocka_unit_test(tiles_of_few_tokens),   cmocka_unit_test(splits_are_of_the_step_alone),
         cmocka_unit_test(rows_by_wgmma),         cmocka_unit_test(tokens_by_wgmma),

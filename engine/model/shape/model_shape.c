@@ -1,5 +1,7 @@
 #include "engine/model/shape/model_shape.h"
 
+#include "engine/model/model_internal.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,6 +26,12 @@ typedef struct NamedDelta {
     int interval, first, rotary_dim, shared_size;
 } NamedDelta;
 
+// Gemma 4: every interval-th layer sees all, by heads of another size whose values are their keys, the others what is behind a
+// window. The last `borrowers` layers have keys of others'. Experts are beside a dense part.
+typedef struct NamedGemma {
+    int window, interval, head_dim, n_kv_heads, borrowers, token_size, dense_size;
+} NamedGemma;
+
 typedef struct NamedShape {
     const char *name;
     int n_layers, hidden_size, n_heads, n_kv_heads, head_dim, intermediate_size, vocab_size;
@@ -35,6 +43,7 @@ typedef struct NamedShape {
     const NamedLatent *latent;           // NULL: none
     const NamedConvolution *convolution; // likewise
     const NamedDelta *delta;             // likewise
+    const NamedGemma *gemma;             // likewise
 } NamedShape;
 
 // From the models' own config.json.
@@ -46,30 +55,48 @@ static const NamedDelta QWEN35_4B = {{16, 32, 128, 128, 4, false, false, 1e-5f, 
                         QWEN35_35B = {{16, 32, 128, 128, 4, false, false, 1e-5f, 0, 0}, 4, 3, 64, 512},
                         GRANITE4_H_MICRO = {{1, 64, 128, 64, 4, false, true, 1e-5f, 0, 0}, 10, 5, 0, 0};
 
+static const NamedGemma GEMMA4_E4B = {512, 6, 512, 2, 18, 256, 0}, GEMMA4_26B = {1024, 6, 512, 2, 0, 0, 2112},
+                        GEMMA4_31B = {1024, 6, 512, 4, 0, 0, 0};
+
 static const NamedShape SHAPES[] = {
-    {"llama2-7b", 32, 4096, 32, 32, 128, 11008, 32000, 1e4, 4096, false, 0, 0, false, NULL, NULL, NULL},
-    {"llama3.1-8b", 32, 4096, 32, 8, 128, 14336, 128256, 5e5, 131072, false, 0, 0, false, NULL, NULL, NULL},
-    {"llama3-70b", 80, 8192, 64, 8, 128, 28672, 128256, 5e5, 8192, false, 0, 0, false, NULL, NULL, NULL},
-    {"llama3.2-1b", 16, 2048, 32, 8, 64, 8192, 128256, 5e5, 131072, true, 0, 0, false, NULL, NULL, NULL},
-    {"tinyllama-1.1b", 22, 2048, 32, 4, 64, 5632, 32000, 1e4, 2048, false, 0, 0, false, NULL, NULL, NULL},
-    {"smollm2-135m", 30, 576, 9, 3, 64, 1536, 49152, 1e5, 8192, true, 0, 0, false, NULL, NULL, NULL},
-    {"mixtral-8x7b", 32, 4096, 32, 8, 128, 14336, 32000, 1e6, 32768, false, 8, 2, false, NULL, NULL, NULL},
-    {"qwen3-30b-a3b", 48, 2048, 32, 4, 128, 768, 151936, 1e6, 40960, false, 128, 8, false, NULL, NULL, NULL},
-    {"qwen3-14b", 40, 5120, 40, 8, 128, 17408, 151936, 1e6, 40960, false, 0, 0, false, NULL, NULL, NULL},
-    {"gpt-oss-20b", 24, 2880, 64, 8, 64, 2880, 201088, 15e4, 131072, false, 32, 4, true, NULL, NULL, NULL},
+    {"llama2-7b", 32, 4096, 32, 32, 128, 11008, 32000, 1e4, 4096, false, 0, 0, false, NULL, NULL, NULL, NULL},
+    {"llama3.1-8b", 32, 4096, 32, 8, 128, 14336, 128256, 5e5, 131072, false, 0, 0, false, NULL, NULL, NULL,
+     NULL},
+    {"llama3-70b", 80, 8192, 64, 8, 128, 28672, 128256, 5e5, 8192, false, 0, 0, false, NULL, NULL, NULL,
+     NULL},
+    {"llama3.2-1b", 16, 2048, 32, 8, 64, 8192, 128256, 5e5, 131072, true, 0, 0, false, NULL, NULL, NULL,
+     NULL},
+    {"tinyllama-1.1b", 22, 2048, 32, 4, 64, 5632, 32000, 1e4, 2048, false, 0, 0, false, NULL, NULL, NULL,
+     NULL},
+    {"smollm2-135m", 30, 576, 9, 3, 64, 1536, 49152, 1e5, 8192, true, 0, 0, false, NULL, NULL, NULL, NULL},
+    {"mixtral-8x7b", 32, 4096, 32, 8, 128, 14336, 32000, 1e6, 32768, false, 8, 2, false, NULL, NULL, NULL,
+     NULL},
+    {"qwen3-30b-a3b", 48, 2048, 32, 4, 128, 768, 151936, 1e6, 40960, false, 128, 8, false, NULL, NULL, NULL,
+     NULL},
+    {"qwen3-14b", 40, 5120, 40, 8, 128, 17408, 151936, 1e6, 40960, false, 0, 0, false, NULL, NULL, NULL,
+     NULL},
+    {"gpt-oss-20b", 24, 2880, 64, 8, 64, 2880, 201088, 15e4, 131072, false, 32, 4, true, NULL, NULL, NULL,
+     NULL},
     {"deepseek-v2-lite", 27, 2048, 16, 1, 576, 1408, 102400, 1e4, 163840, false, 64, 6, false,
-     &DEEPSEEK_V2_LITE, NULL, NULL},
+     &DEEPSEEK_V2_LITE, NULL, NULL, NULL},
     {"glm-4.7-flash", 47, 2048, 20, 1, 576, 1536, 154880, 1e6, 202752, false, 64, 4, false, &GLM_47_FLASH,
-     NULL, NULL},
-    {"lfm2-1.2b", 16, 2048, 32, 8, 64, 8192, 65536, 1e6, 128000, true, 0, 0, false, NULL, &LFM2_12B, NULL},
-    {"qwen3.5-4b", 32, 2560, 16, 4, 256, 9216, 248320, 1e7, 262144, true, 0, 0, false, NULL, NULL,
-     &QWEN35_4B},
+     NULL, NULL, NULL},
+    {"lfm2-1.2b", 16, 2048, 32, 8, 64, 8192, 65536, 1e6, 128000, true, 0, 0, false, NULL, &LFM2_12B, NULL,
+     NULL},
+    {"qwen3.5-4b", 32, 2560, 16, 4, 256, 9216, 248320, 1e7, 262144, true, 0, 0, false, NULL, NULL, &QWEN35_4B,
+     NULL},
     {"qwen3.5-35b-a3b", 40, 2048, 16, 2, 256, 512, 248320, 1e7, 262144, false, 256, 8, false, NULL, NULL,
-     &QWEN35_35B},
+     &QWEN35_35B, NULL},
     {"qwen3-next-80b-a3b", 48, 2048, 16, 2, 256, 512, 151936, 1e7, 262144, false, 512, 10, false, NULL, NULL,
-     &QWEN35_35B},
+     &QWEN35_35B, NULL},
     {"granite4-h-micro", 40, 2048, 32, 8, 64, 8192, 100352, 1e4, 131072, true, 0, 0, false, NULL, NULL,
-     &GRANITE4_H_MICRO},
+     &GRANITE4_H_MICRO, NULL},
+    {"gemma4-e4b", 42, 2560, 8, 2, 256, 10240, 262144, 1e6, 131072, true, 0, 0, false, NULL, NULL, NULL,
+     &GEMMA4_E4B},
+    {"gemma4-26b-a4b", 30, 2816, 16, 8, 256, 704, 262144, 1e6, 262144, true, 128, 8, false, NULL, NULL, NULL,
+     &GEMMA4_26B},
+    {"gemma4-31b", 60, 5376, 32, 16, 256, 21504, 262144, 1e6, 262144, true, 0, 0, false, NULL, NULL, NULL,
+     &GEMMA4_31B},
 };
 
 static const NamedShape *find(const char *name) {
@@ -105,10 +132,13 @@ static void make_latent(Model *m, DType type, LayerWeights *w) {
 static void make_heads(Model *m, DType type, LayerWeights *w) {
     const DecoderShape *s = &m->shape;
     const LayerHeads heads = layer_heads(s, w->index);
-    const int64_t q = (int64_t)s->n_heads * s->head_dim, kv = layer_key_rows(&heads);
+    const int64_t q = (int64_t)s->n_heads * heads.head_dim, kv = layer_key_rows(&heads);
+    const bool borrows = heads.lender != w->index;
     w->wq = made_up(m, type, q, s->hidden_size);
-    w->wk = made_up(m, type, kv, s->hidden_size);
-    w->wv = made_up(m, type, kv, s->hidden_size);
+    if (!borrows) w->wk = made_up(m, type, kv, s->hidden_size);
+    if (!borrows)
+        w->wv =
+            m->same_values && heads.head_dim != s->head_dim ? w->wk : made_up(m, type, kv, s->hidden_size);
     w->wo = made_up(m, type, s->hidden_size, q);
     if (heads.convolves) w->conv = made_up(m, DTYPE_F32, 1, (int64_t)s->hidden_size * s->convolution.taps);
     if (s->delta.n_value_heads > 0 && !s->delta.adds) w->attn_gate = made_up(m, type, q, s->hidden_size);
@@ -132,6 +162,25 @@ static void make_delta(Model *m, DType type, LayerWeights *w) {
     if (!d->adds) return;
     w->conv_bias = made_up(m, DTYPE_F32, 1, delta_channels(d));
     w->skip = made_up(m, DTYPE_F32, 1, d->n_value_heads);
+}
+
+// What Gemma 4's layers have more: norms of heads and behind parts, parts of per-layer embeddings.
+static void make_gemma_norms(Model *m, DType type, LayerWeights *w) {
+    const DecoderShape *s = &m->shape;
+    const LayerHeads heads = layer_heads(s, w->index);
+    const Experts *e = &s->experts;
+    w->q_norm = made_up(m, DTYPE_F32, 1, heads.head_dim);
+    if (heads.lender == w->index) w->k_norm = w->v_norm = made_up(m, DTYPE_F32, 1, heads.head_dim);
+    w->attn_post_norm = w->ffn_post_norm = made_up(m, DTYPE_F32, 1, s->hidden_size);
+    if (e->n > 0) {
+        w->router_norm = w->expert_norm = made_up(m, DTYPE_F32, 1, s->hidden_size);
+        w->shared_post_norm = w->expert_post_norm = w->router_norm;
+        w->expert_scale = made_up(m, DTYPE_F32, 1, e->n);
+    }
+    if (s->token_size == 0) return;
+    w->token_gate = made_up(m, type, s->token_size, s->hidden_size);
+    w->token_up = made_up(m, type, s->hidden_size, s->token_size);
+    w->token_norm = made_up(m, DTYPE_F32, 1, s->hidden_size);
 }
 
 static void make_layer(Model *m, DType type, bool dense, LayerWeights *w) {
@@ -226,6 +275,49 @@ static Status make_recurring(Model *m, const NamedDelta *named, Error *error) {
     return STATUS_OK;
 }
 
+// Frequencies of the two sizes of heads, of which the larger turn a quarter.
+static Status make_gemma_rope(Model *m, const NamedGemma *named, Error *error) {
+    Rope *rope = &m->shape.rope;
+    const int n = named->head_dim / 2, own = m->shape.head_dim / 2;
+    free(m->inv_freq); // made anew below, of other sizes
+    m->inv_freq = NULL;
+    rope->rotary_dim = named->head_dim;
+    const Status status = model_make_rows(m, 2, 1, error);
+    if (status) return status;
+    for (int i = 0; i < n; i++) {
+        m->inv_freq[i] = i < n / 4 ? pow(m->rope_base, -(double)i / n) : 0;
+        m->inv_freq[n + i] = i < own ? pow(1e4, -(double)i / own) : 0;
+    }
+    rope->other_rotary_dim = 2 * own, rope->other_magnitude = 1;
+    return STATUS_OK;
+}
+
+static Status make_gemma(Model *m, const NamedGemma *named, Error *error) {
+    DecoderShape *s = &m->shape;
+    if (!named) return STATUS_OK;
+    Status status = make_kinds(m, error);
+    if (!status) status = make_gemma_rope(m, named, error);
+    if (status) return status;
+    for (int l = 0; l < s->n_layers; l++) {
+        LayerHeads *heads = &m->layer_heads[l];
+        const bool sees_all = l % named->interval == named->interval - 1;
+        m->attention_windows[l] = sees_all ? 0 : named->window;
+        m->layer_ropes[l] = sees_all ? 0 : 1;
+        if (sees_all) heads->head_dim = named->head_dim, heads->n_kv_heads = named->n_kv_heads;
+        const int own = s->n_layers - named->borrowers;
+        if (l < own) continue;
+        heads->lender = sees_all ? own - 1 : own - 2; // the last layer before them sees all
+    }
+    m->same_values = named->borrowers == 0;
+    m->qk_norm = true;
+    s->activation = ACTIVATION_GELU_TANH;
+    s->attention_scale = 1, s->embedding_scale = sqrtf((float)s->hidden_size), s->logit_cap = 30;
+    s->token_size = named->token_size;
+    s->experts.shared_size = named->dense_size, s->experts.beside = s->experts.n > 0;
+    if (s->experts.beside) s->intermediate_size = named->dense_size;
+    return STATUS_OK;
+}
+
 static Status no_shape(const char *name, Error *error) {
     char names[512] = "";
     for (size_t i = 0, at = 0; i < sizeof SHAPES / sizeof *SHAPES && at < sizeof names; i++)
@@ -278,6 +370,7 @@ Status model_of_shape(const char *name, DType type, DType head, Model **out, Err
     }
     Status status = make_convolutions(m, named->convolution, error);
     if (!status) status = make_recurring(m, named->delta, error);
+    if (!status) status = make_gemma(m, named->gemma, error);
     if (status) {
         model_close(m);
         return status;
@@ -289,6 +382,7 @@ Status model_of_shape(const char *name, DType type, DType head, Model **out, Err
         m->layers[l].index = l;
         make_layer(m, type, named->n_experts == 0 || (named->latent && l == 0), &m->layers[l]);
         if (named->gpt_oss) make_biases(m, &m->layers[l]);
+        if (named->gemma) make_gemma_norms(m, type, &m->layers[l]);
     }
     m->head.norm = made_up(m, DTYPE_F32, 1, named->hidden_size);
     m->head.output = made_up(m, head, named->vocab_size, named->hidden_size);
@@ -296,6 +390,12 @@ Status model_of_shape(const char *name, DType type, DType head, Model **out, Err
     if (!named->tied_head) {
         m->head.embedding = made_up(m, head, named->vocab_size, named->hidden_size);
         m->head.embedding.data = NOTHING + 1; // not the head's: that would be a tied one
+    }
+    if (m->shape.token_size > 0) {
+        const int64_t of_layers = (int64_t)named->n_layers * m->shape.token_size;
+        m->head.token_embedding = made_up(m, type, named->vocab_size, of_layers);
+        m->head.token_projection = made_up(m, type, of_layers, named->hidden_size);
+        m->head.token_norm = made_up(m, DTYPE_F32, 1, m->shape.token_size);
     }
     m->n_active_parameters = m->n_parameters - model_idle_parameters(m);
     *out = m;

@@ -79,6 +79,30 @@ __device__ inline uint32_t pack_halves(float low, float high) {
     return *(uint32_t *)&h;
 }
 
+// Eight elements of a cache from `at` on, a multiple of eight, as float16.
+__device__ inline uint4 halves_at(const KvLayer &kv, bool is_key, int64_t at) {
+    const void *values = is_key ? kv.k : kv.v;
+    float f[8];
+    if (kv.type == DTYPE_F16) return *(const uint4 *)((const __half *)values + at);
+    if (kv.type == DTYPE_F32 || kv.type == DTYPE_BF16 || kv.group % 8) {
+#pragma unroll
+        for (int i = 0; i < 8; i++) f[i] = kv_at(kv, is_key, at + i);
+    } else {
+        float scale = scale_at(kv, is_key ? kv.k_scale : kv.v_scale, at / kv.group);
+        bool nibbles = kv.type == DTYPE_INT4;
+        uint2 raw = nibbles ? make_uint2(*(const uint32_t *)((const char *)values + at / 2), 0)
+                            : *(const uint2 *)((const char *)values + at);
+#pragma unroll
+        for (int i = 0; i < 8; i++) {
+            int q = nibbles ? (int)(raw.x << (28 - 4 * i)) >> 28
+                            : (int8_t)((i < 4 ? raw.x : raw.y) >> 8 * (i % 4));
+            f[i] = scale * (float)q;
+        }
+    }
+    return make_uint4(pack_halves(f[0], f[1]), pack_halves(f[2], f[3]), pack_halves(f[4], f[5]),
+                      pack_halves(f[6], f[7]));
+}
+
 // What a block attends for: a tile's tokens and the query heads that share a KV head.
 struct TileHead {
     const AttendArguments &a;

@@ -1,5 +1,5 @@
 // What the kernels of split.cuh are told.
-#include "kernels/cuda/attention/latent.cuh"
+#include "kernels/cuda/attention/wide.cuh"
 #include "kernels/cuda/attention/split.cuh"
 
 // Of what splits hand to each other: `arrived` has at most one for each head.
@@ -36,7 +36,8 @@ size_t split_bytes(int n_splits, const AttendHeads *heads, int tokens) {
 Status split_reserve(CudaBackend *cuda, const AttendHeads *heads, Error *error) {
     const char *what = "splits of attention";
     const Card *card = &cuda->device.card;
-    const int n_parts = cuda->step.n_splits * cuda->step.few_tokens;
+    const int n_parts =
+        cuda->step.n_splits * cuda->step.few_tokens * wide_pieces(heads, cuda->step.cut_kv_heads);
     size_t parts = parts_bytes(n_parts, heads), arrived = arrived_bytes(n_parts, heads);
     // Tiles of many tokens may be cut, too, and those of few for which there is no kernel of splits.
     if (cuda->step.kind == STEP_ANY && (cuda->step.n_tiles > 0 || cuda->step.few_tokens > 1)) {
@@ -99,9 +100,10 @@ cudaError_t split_fit(const Card *card, const KvLayer *kv, const AttendHeads *he
                       SplitFit *fit) {
     *fit = SplitFit{};
     if (by_wgmma(card, kv, heads, tokens, evicted)) return split_wgmma_fit(heads->head_dim, fit);
-    if (heads->head_dim == LATENT_ROW) { // attention/latent.cu
-        const LatentForm form = latent_form(card, tokens * heads->n_heads);
-        *fit = SplitFit{16 * form.tiles, latent_shared(form) + ATTEND_LATENT_STATIC, 1};
+    if (is_wide(heads->head_dim)) {
+        const int rows = tokens * (heads->n_heads / heads->n_kv_heads);
+        const WideForm form = wide_form(card, heads->head_dim, rows);
+        *fit = SplitFit{16 * form.tiles, wide_shared(heads->head_dim, form) + ATTEND_WIDE_STATIC, 1};
         return cudaSuccess;
     }
     switch (kv->type) {

@@ -181,7 +181,7 @@ static int rows_of_graph(const CudaBackend *cuda, int n) {
 static Status prepare(CudaBackend *cuda, const DecodeStep *t, DecodeGraph **graph, Error *error) {
     const DecoderShape *s = cuda->shape;
     const AttendHeads heads = {s->n_heads, s->n_kv_heads, s->head_dim},
-                      widest = {s->n_heads, s->n_kv_heads, decoder_most_head_dim(s)};
+                      widest = {s->n_heads, decoder_least_kv_heads(s), decoder_most_head_dim(s)};
     SplitPlan plan;
     Status status = cuda_check_step(cuda, t->step, error);
     if (!status && !cuda->graphs) status = graphs_open(cuda, error);

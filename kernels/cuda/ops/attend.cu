@@ -1,6 +1,6 @@
 // attend: softmax(attention_scale · q·Kᵀ + mask)·V over the cache, for any number of tokens; tiles of many tokens and
 // tiles of few by the kernels that dispatch.h names.
-#include "kernels/cuda/attention/latent.cuh"
+#include "kernels/cuda/attention/wide.cuh"
 #include "kernels/cuda/attention/split.cuh"
 #include "kernels/cuda/ops/products.cuh"
 
@@ -22,7 +22,7 @@ static AttendCase case_of(const CudaBackend *cuda, const AttendLaunch *l) {
     c.n_sequences = step->n_sequences, c.n_tokens = step->n_tokens;
     c.head_dim = l->a.head_dim, c.tile_rows = step->tile_tokens * (l->a.n_heads / l->a.n_kv_heads);
     c.alibi = l->a.alibi != 0, c.capped = l->a.cap > 0, c.masked = l->a.mask.values != NULL;
-    c.latent = kv.k == kv.v && !kv.sink_scores;
+    c.latent = kv.k == kv.v, c.sinks = kv.sink_scores != NULL;
     c.evicted = step->evicted, c.in_order = step->in_order;
     c.window = l->a.window;
     c.n_slots = (size_t)step->most_slots, c.page_size = l->a.pages.size;
@@ -40,8 +40,8 @@ static cudaError_t attend_by(CudaBackend *cuda, AttendKernel kernel, bool few, A
     switch (kernel) {
     case ATTEND_SPLIT:
         return attend_splits(cuda, &l);
-    case ATTEND_LATENT:
-        return attend_latents(cuda, &l, few);
+    case ATTEND_WIDE:
+        return attend_wide(cuda, &l, few);
     case ATTEND_WGMMA:
         return attend_by_wgmma(cuda, &l);
     case ATTEND_HALVES:
@@ -76,7 +76,7 @@ static cudaError_t attend_few(CudaBackend *cuda, AttendLaunch l) {
     c.split_shared = fit.shared;
     AttendKernel kernel = dispatch_attend(&cuda->device.card, &c);
     cuda->step.chosen.few = kernel == ATTEND_SPLIT && fit.once ? "split wgmma" : dispatch_attend_name(kernel);
-    if (kernel != ATTEND_SPLIT && kernel != ATTEND_LATENT)
+    if (kernel != ATTEND_SPLIT && kernel != ATTEND_WIDE)
         l.a.tiles += cuda->step.n_tiles; // splits name their tiles
     return attend_by(cuda, kernel, true, l);
 }

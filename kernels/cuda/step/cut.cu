@@ -1,5 +1,6 @@
 // The plan by which a step is cut, and what it needs of memory.
 #include "kernels/cuda/step/cut.cuh"
+#include "kernels/cuda/attention/wide.cuh"
 
 #include <stdio.h>
 
@@ -51,7 +52,7 @@ int step_split_slots(const CudaBackend *cuda, const Step *step, const StepSequen
                    plan->row_tiles, plan->blocks_a_sm, plan->tokens > 1 && step->n_tokens <= FLAT_BESIDE};
     const TileCut cut(step, plan);
     c.slots = q->n_slots;
-    c.latent = plan->heads.head_dim == ATTEND_LATENT_ROW, c.once = plan->once;
+    c.wide = is_wide(plan->heads.head_dim), c.once = plan->once;
     if (step->n_sequences == 1) c.row_blocks = cut.row_blocks(q, &plan->heads);
     for (int s = 0; s < step->n_sequences && step->kind != STEP_DECODING; s++) {
         const StepSequence *other = &step->sequences[s];
@@ -74,18 +75,21 @@ StageRoom cuda_stage_room(const CudaBackend *cuda, const Step *step, const Split
 
 // With what the graphs of decode/graph.cu have to spare.
 static size_t room_bytes(const CudaBackend *cuda, const StageRoom *needed, const SplitPlan *plan) {
+    const DecoderShape *s = cuda->shape;
+    // Heads of layers may differ: as many as most have, as wide as the widest, whose splits may be cut into pieces.
+    const AttendHeads heads = {s->n_heads, decoder_least_kv_heads(s), decoder_most_head_dim(s)};
     StageRoom room = {2 * needed->tokens, needed->splits + needed->splits / 4 + 16,
                       needed->pages + needed->pages / 4 + 64, needed->earlier, needed->recurs};
     CudaStep any;
     size_t sink_bytes = sink_rope_bytes(&cuda->shape->rope, room.tokens);
     return cuda_room_bytes(step_lay_out(&any, &room, NULL) + sink_bytes) +
-           split_bytes(room.splits, &plan->heads, plan->tokens);
+           split_bytes(room.splits * wide_pieces(&heads, plan->heads.n_kv_heads), &heads, plan->tokens);
 }
 
 size_t cuda_step_bytes(const CudaBackend *cuda, int n_rows, int n_slots) {
     const DecoderShape *s = cuda->shape;
     // Of all caches those that are cut most: two rounds of as many splits as there may be.
-    const AttendHeads heads = {s->n_heads, s->n_kv_heads, decoder_most_head_dim(s)};
+    const AttendHeads heads = {s->n_heads, s->n_kv_heads, s->head_dim};
     const SplitPlan plan = plan_of_rows(&heads, DTYPE_F16);
     const int most = tile_tokens(&heads), group = heads.n_heads / heads.n_kv_heads;
     StepSequence sequence = {};

@@ -151,6 +151,7 @@ static void fill_step(const CudaBackend *cuda, const Staging *from, const StageR
     fill_earlier(step, room, to);
     fill_sequences(step, room, to);
     to->few_tokens = from->plan->tokens, to->tile_tokens = tile_tokens(&from->plan->heads);
+    to->cut_kv_heads = from->plan->heads.n_kv_heads;
     fill_tiles(from, to);
     fill_splits(cuda, from, room, to);
     for (; to->padded && to->n_tiles + to->n_few_tiles < room->tokens; to->n_few_tiles++)
