@@ -57,8 +57,6 @@ static void fill_phases(const DecoderShape *s, const Decoder *d, DecodeArguments
             a->choice_shift++;
         a->size_factor = (unsigned)((((uint64_t)1 << 32) + (unsigned)e->size - 1) / (unsigned)e->size);
     }
-    a->qkv = d->qkv, a->attended = d->attended, a->parts = d->parts, a->weights = d->weights;
-    a->head_arrived = counter(PHASE_END);
 }
 
 // Of several cards: where they leave what they add to x. False: there is no code for that, or a block would have no rows of
@@ -114,10 +112,15 @@ bool arguments_fill(const CudaBackend *cuda, const DecodeStep *t, DecodeArgument
     a->n_sinks = q->n_sinks, a->n_evicted = q->n_evicted;
     fill_states(cuda, q, a);
     const KvLayer *attending = kv_layer_attending(t->kv, s->n_layers);
-    bool able = attending && describe_cache(s, attending, t->step, a) && find_token(t->step, a);
+    const bool kinds = d->kinds != NULL;
+    a->qkv = d->qkv, a->attended = d->attended, a->parts = d->parts, a->weights = d->weights;
+    a->head_arrived = d->arrived + PHASE_END * 32;
+    a->round = d->round, a->head_round = d->head_round;
+    bool able = attending && (kinds ? kinds_fill(cuda, t, a) : describe_cache(s, attending, t->step, a)) &&
+                find_token(t->step, a);
     for (int l = 0; l < s->n_layers && able; l++) {
         able = describe_layer(t->layers[l], &t->kv[l], t->windows[l], a, &d->wanted[l]) &&
-               (t->kv[l].recurs || fits_cache(&t->kv[l], a, &d->wanted_scales[l]));
+               (t->kv[l].recurs || kinds || fits_cache(&t->kv[l], a, &d->wanted_scales[l]));
         if (able && a->gated)
             able = describe_gated(a, t->layers[l], &t->kv[l], &d->wanted[l], &d->wanted_gates[l]);
         if (able && a->gated) d->wanted_gates[l].turn = a->n_attending;
@@ -136,8 +139,8 @@ bool arguments_fill(const CudaBackend *cuda, const DecodeStep *t, DecodeArgument
     a->layers = d->table, a->scales = d->scales;
     a->shared_routed = s->experts.n > 0 && t->layers[0]->shared_routed;
     fill_phases(s, d, a);
-    a->round = d->round, a->head_round = d->head_round;
     a->threads = decode_block(cuda->device.code).threads();
     if (able && a->gated) able = !cuda->peers && decode_has_states(a);
+    if (able && a->kinds) able = !cuda->peers;
     return able && multiplies(a, &a->output) && fill_cards(cuda, a, d->wanted) && plan_step(cuda, a);
 }

@@ -9,12 +9,15 @@
 //            lanes 0 … LANES-1   LANES … 2·LANES-1   …        each lane: eight elements of its slot
 //   pass 0   slot 0              slot 1              …
 //   pass 1   slot TOGETHER       …                            PASSES passes are a chunk
-template <int LANES, int HEADS, class Cache> struct AttendStream {
-    static constexpr int TOGETHER = 32 / LANES, PASSES = decode_passes(Cache::KIND, HEADS),
-                         BITS = cache_bits(Cache::KIND);
+//
+// Of heads of 512 eight of each half.
+template <int LANES, int HEADS, class Cache, class Heads> struct AttendStream {
+    static constexpr int EIGHTS = Heads::EIGHTS, EACH = 8 * EIGHTS, TOGETHER = 32 / LANES,
+                         PASSES = decode_passes(Cache::KIND, HEADS) / EIGHTS, BITS = cache_bits(Cache::KIND);
     static constexpr bool SCALED = Cache::KIND != DECODE_F16;
 
     const DecodeArguments &a;
+    const int group;
     const AttendShared &s;
     int first_head, part, dim, at;
     bool inside;
@@ -22,13 +25,25 @@ template <int LANES, int HEADS, class Cache> struct AttendStream {
     // float32 reaches far in both directions: see settle().
     bool given, moved = false;
     __half *own; // scales of this warp's chunk: of keys, then of values
-    float q[HEADS][8], sums[HEADS][8] = {}, top[HEADS], weight[HEADS];
+    float q[HEADS][EACH], sums[HEADS][EACH] = {}, top[HEADS], weight[HEADS];
+
+    // From a lane's first element to its i-th.
+    __device__ static constexpr int behind(int i) { return i % 8 + i / 8 * LANES * 8; }
+    __device__ static void unpack(const char *row, int at, uint32_t seen, float (&f)[EACH]) {
+#pragma unroll
+        for (int e = 0; e < EIGHTS; e++) {
+            float eight[8];
+            Cache::unpack(row + (at + e * LANES * 8) * BITS / 8, seen, eight);
+#pragma unroll
+            for (int i = 0; i < 8; i++) f[8 * e + i] = eight[i];
+        }
+    }
 
     // base: of the warp's head `lane`, where bases are given.
-    __device__ __forceinline__ AttendStream(const DecodeArguments &arguments, const AttendShared &shared,
-                                            int first, bool has_bases, float base)
-        : a(arguments), s(shared), first_head(first), given(has_bases) {
-        part = threadIdx.x % 32 % LANES * 8, dim = SCALED ? LANES * 8 : a.head_dim;
+    __device__ __forceinline__ AttendStream(const Heads &heads, const AttendShared &shared, int first,
+                                            bool has_bases, float base)
+        : a(heads.a), group(heads.group()), s(shared), first_head(first), given(has_bases) {
+        part = threadIdx.x % 32 % LANES * 8, dim = SCALED ? LANES * 8 : heads.dim();
         inside = SCALED || part < dim;
         at = inside ? part : 0; // lanes without elements read the first ones, against a query of 0: no branch
         own = s.chunk_scales + threadIdx.x / 32 * 2 * PASSES * TOGETHER * MOST_GROUPS;
@@ -44,9 +59,9 @@ template <int LANES, int HEADS, class Cache> struct AttendStream {
 #pragma unroll
         for (int h = 0; h < HEADS; h++)
 #pragma unroll
-            for (int i = 0; i < 8; i++)
-                q[h][i] = inside && first_head + h < a.group
-                              ? from[(first_head + h) * dim + part + i] / Cache::unit(i)
+            for (int i = 0; i < EACH; i++)
+                q[h][i] = inside && first_head + h < group
+                              ? from[(first_head + h) * dim + part + behind(i)] / Cache::unit(i % 8)
                               : 0;
     }
 
@@ -63,14 +78,14 @@ template <int LANES, int HEADS, class Cache> struct AttendStream {
 #pragma unroll
         for (int p = 0; p < PASSES; p++) {
             int slot = p * TOGETHER + lane / LANES;
-            float k[8];
-            Cache::unpack(keys + (slot * dim + at) * BITS / 8, ~0u, k);
+            float k[EACH];
+            unpack(keys + slot * dim * BITS / 8, at, ~0u, k);
             float scale = SCALED ? scale_of(false, slot, true) : 1;
 #pragma unroll
             for (int h = 0; h < HEADS; h++) {
                 float dot = 0;
 #pragma unroll
-                for (int i = 0; i < 8; i++) dot += q[h][i] * k[i];
+                for (int i = 0; i < EACH; i++) dot += q[h][i] * k[i];
                 if (SCALED) dot *= scale;
 #pragma unroll
                 for (int o = LANES / 2; o; o /= 2) dot += __shfl_xor_sync(~0u, dot, o);
@@ -92,7 +107,7 @@ template <int LANES, int HEADS, class Cache> struct AttendStream {
         top[h] = largest;
         weight[h] *= shrink;
 #pragma unroll
-        for (int i = 0; i < 8; i++) sums[h][i] *= shrink;
+        for (int i = 0; i < EACH; i++) sums[h][i] *= shrink;
     }
 
     // Scores become weights; what was summed before shrinks where a larger one has come.
@@ -112,7 +127,7 @@ template <int LANES, int HEADS, class Cache> struct AttendStream {
                 top[h] = largest;
                 weight[h] *= shrink;
 #pragma unroll
-                for (int i = 0; i < 8; i++) sums[h][i] *= shrink;
+                for (int i = 0; i < EACH; i++) sums[h][i] *= shrink;
             }
 #pragma unroll
             for (int p = 0; p < PASSES; p++) {
@@ -128,15 +143,15 @@ template <int LANES, int HEADS, class Cache> struct AttendStream {
 #pragma unroll
         for (int p = 0; p < PASSES; p++) {
             int slot = p * TOGETHER + lane / LANES;
-            float v[8];
+            float v[EACH];
             uint32_t seen = mask >> slot & 1 ? ~0u : 0; // what is not seen may be anything
-            Cache::unpack(values + (slot * dim + at) * BITS / 8, seen, v);
+            unpack(values + slot * dim * BITS / 8, at, seen, v);
             float scale = SCALED ? scale_of(true, slot, seen) : 1;
 #pragma unroll
             for (int h = 0; h < HEADS; h++) {
                 float share = SCALED ? score[h][p] * scale : score[h][p];
 #pragma unroll
-                for (int i = 0; i < 8; i++) sums[h][i] += share * v[i];
+                for (int i = 0; i < EACH; i++) sums[h][i] += share * v[i];
             }
         }
     }
@@ -156,19 +171,21 @@ template <int LANES, int HEADS, class Cache> struct AttendStream {
 #pragma unroll
             for (int o = LANES; o < 32; o *= 2) weight[h] += __shfl_xor_sync(~0u, weight[h], o);
 #pragma unroll
-            for (int i = 0; i < 8; i++) {
-                sums[h][i] *= shrink / Cache::unit(i);
+            for (int i = 0; i < EACH; i++) {
+                sums[h][i] *= shrink / Cache::unit(i % 8);
 #pragma unroll
                 for (int o = LANES; o < 32; o *= 2) sums[h][i] += __shfl_xor_sync(~0u, sums[h][i], o);
             }
-            if (first_head + h >= a.group) continue;
-            int row = stream * a.group + first_head + h;
+            if (first_head + h >= group) continue;
+            int row = stream * group + first_head + h;
             if (lane == 0) s.weights[row] = make_float2(largest, weight[h]);
-            if (lane < LANES && inside) {
-                float4 *to = (float4 *)(s.sums + row * dim + part);
-                to[0] = make_float4(sums[h][0], sums[h][1], sums[h][2], sums[h][3]);
-                to[1] = make_float4(sums[h][4], sums[h][5], sums[h][6], sums[h][7]);
-            }
+            if (lane < LANES && inside)
+#pragma unroll
+                for (int e = 0; e < EACH; e += 8) {
+                    float4 *to = (float4 *)(s.sums + row * dim + part + behind(e));
+                    to[0] = make_float4(sums[h][e], sums[h][e + 1], sums[h][e + 2], sums[h][e + 3]);
+                    to[1] = make_float4(sums[h][e + 4], sums[h][e + 5], sums[h][e + 6], sums[h][e + 7]);
+                }
         }
     }
 };
@@ -179,10 +196,10 @@ struct AttendPlace {
 };
 
 // A warp's chunks; the first one's scales have been asked for.
-template <int LANES, int HEADS, class Cache, class Scales>
-__device__ __forceinline__ void attend_stream(AttendStream<LANES, HEADS, Cache> &w, const AttendPlace &place,
-                                              const DecodeScales &from, Scales &scales, const CacheShare &c,
-                                              Ring &ring) {
+template <int LANES, int HEADS, class Cache, class Heads, class Scales>
+__device__ __forceinline__ void attend_stream(AttendStream<LANES, HEADS, Cache, Heads> &w,
+                                              const AttendPlace &place, const DecodeScales &from,
+                                              Scales &scales, const CacheShare &c, Ring &ring) {
     const int window = place.window;
     int others = c.sinks; // from this chunk on the queries change
     w.take_queries(others > 0 ? w.s.sinks : w.s.vectors);

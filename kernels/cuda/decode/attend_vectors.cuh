@@ -5,6 +5,7 @@
 
 #include "kernels/cuda/decode/cache.cuh"
 #include "kernels/cuda/decode/exchange.cuh"
+#include "kernels/cuda/decode/heads.cuh"
 
 // A layer, in shared memory, its number, and that among those that attend.
 struct DecodeLayerView {
@@ -28,17 +29,16 @@ struct AttendShared {
 };
 
 // Shared memory of the phase from `input` on.
-template <class Cache>
-__device__ __forceinline__ AttendShared attend_shared(const DecodeArguments &a, const CacheShare &c,
-                                                      char *input) {
+template <class Cache, class Heads>
+__device__ __forceinline__ AttendShared attend_shared(const Heads &heads, const CacheShare &c, char *input) {
     constexpr bool PLAIN = Cache::KIND == DECODE_F16;
-    int dim = a.head_dim, n_elements = a.group * dim;
+    const int dim = heads.dim(), group = heads.group(), n_elements = group * dim;
     AttendShared s;
     s.vectors = (float *)input;
-    s.sums = s.vectors + (a.group + 2) * dim;
+    s.sums = s.vectors + (group + 2) * dim;
     s.weights = (float2 *)(s.sums + c.streams * n_elements);
-    s.sink_scores = (float *)(s.weights + (c.streams + 1) * a.group);
-    s.own_scales = s.sink_scores + 2 * a.group;
+    s.sink_scores = (float *)(s.weights + (c.streams + 1) * group);
+    s.own_scales = s.sink_scores + 2 * group;
     s.balance = s.own_scales + (PLAIN ? 0 : dim / 8);
     s.sinks = s.balance + (PLAIN ? 0 : dim);
     s.chunk_scales = (__half *)(s.sinks + (c.sinks > 0 ? n_elements : 0));
@@ -46,27 +46,30 @@ __device__ __forceinline__ AttendShared attend_shared(const DecodeArguments &a, 
 }
 
 // The group's queries, and for the owner of the token its key and value, from the blocks whose GEMV gave them.
-__device__ __forceinline__ void receive_vectors(const DecodeArguments &a, const CacheShare &c, unsigned round,
+template <class Heads>
+__device__ __forceinline__ void receive_vectors(const Heads &heads, const CacheShare &c, unsigned round,
                                                 float *vectors) {
-    int dim = a.head_dim, n_elements = a.group * dim;
+    const int dim = heads.dim(), n_elements = heads.group() * dim, q_dim = heads.q_dim();
 #pragma unroll 1
     for (int i = threadIdx.x * 4; i < n_elements + (c.owner ? 2 * dim : 0); i += DECODE_THREADS * 4) {
         int from = i < n_elements         ? c.kv_head * n_elements + i
-                   : i < n_elements + dim ? a.q_dim + c.kv_head * dim + i - n_elements
-                                          : a.q_dim + a.kv_dim + c.kv_head * dim + i - n_elements - dim;
-        *(float4 *)(vectors + i) = receive_4(a.qkv + from, round);
+                   : i < n_elements + dim ? q_dim + c.kv_head * dim + i - n_elements
+                                          : q_dim + heads.kv_dim() + c.kv_head * dim + i - n_elements - dim;
+        *(float4 *)(vectors + i) = receive_4(heads.a.qkv + from, round);
     }
 }
 
 // A warp's norm and RoPE of vector i: a query, the token's own key or its value. Queries become what cached keys are
 // multiplied with.
-__device__ inline void finish_vector(const DecodeArguments &a, const DecodeLayer &l, const CacheShare &c,
+template <class Heads>
+__device__ inline void finish_vector(const Heads &heads, const DecodeLayer &l, const CacheShare &c,
                                      const float2 *rope, int i, const AttendShared &s) {
-    int lane = threadIdx.x % 32, dim = a.head_dim;
-    const int rotary_dim = l.rope < 0 ? 0 : a.rotary_dim;
+    const DecodeArguments &a = heads.a;
+    const int lane = threadIdx.x % 32, dim = heads.dim(), group = heads.group();
+    const int rotary_dim = l.rope < 0 ? 0 : heads.rotary_dim();
     float *v = s.vectors + i * dim;
-    bool is_query = i < a.group, is_value = i == a.group + 1;
-    const float *norm = is_value ? NULL : is_query ? l.q_norm : l.k_norm;
+    bool is_query = i < group, is_value = i == group + 1;
+    const float *norm = is_value ? heads.v_norm() : is_query ? l.q_norm : l.k_norm;
     if (norm) {
         float squares = 0;
         for (int d = lane; d < dim; d += 32) squares += v[d] * v[d];
@@ -76,7 +79,7 @@ __device__ inline void finish_vector(const DecodeArguments &a, const DecodeLayer
     if (is_query && c.sinks > 0) {
         float *other = s.sinks + i * dim;
         for (int d = lane + rotary_dim; d < dim; d += 32) other[d] = v[d] * a.score_scale;
-        rope_head(rope + rotary_dim / 2, rotary_dim, a.interleaved, a.score_scale, v, other);
+        rope_head(rope + a.rotary_dim / 2, rotary_dim, a.interleaved, a.score_scale, v, other);
         __syncwarp();
     }
     if (!is_value) rope_head(rope, rotary_dim, a.interleaved, 1, v, v);
@@ -93,21 +96,22 @@ template <int DIM> __device__ inline void turn_query(const float *balance, float
 
 // The vectors, a warp each; the token's own key and value go into the cache, unless that is quantised: this is the last
 // warp's, which has no chunks.
-template <int DIM, class Cache>
-__device__ inline void finish_vectors(const DecodeArguments &a, const DecodeLayer &l, const float *balance,
+template <int DIM, class Cache, class Heads>
+__device__ inline void finish_vectors(const Heads &heads, const DecodeLayer &l, const float *balance,
                                       const CacheShare &c, const float2 *rope, const AttendShared &s) {
     constexpr bool PLAIN = Cache::KIND == DECODE_F16;
-    int lane = threadIdx.x % 32, dim = a.head_dim;
-    for (int i = threadIdx.x / 32; i < a.group + (PLAIN && c.owner ? 2 : 0); i += DECODE_WARPS) {
-        finish_vector(a, l, c, rope, i, s);
+    const DecodeArguments &a = heads.a;
+    const int lane = threadIdx.x % 32, dim = heads.dim(), group = heads.group();
+    for (int i = threadIdx.x / 32; i < group + (PLAIN && c.owner ? 2 : 0); i += DECODE_WARPS) {
+        finish_vector(heads, l, c, rope, i, s);
         if (!PLAIN && a.cache.rotate_keys) {
             turn_query<DIM>(balance, s.vectors + i * DIM);
             if (c.sinks > 0) turn_query<DIM>(balance, s.sinks + i * DIM);
         }
-        if (i < a.group) continue;
+        if (i < group) continue;
         float *v = s.vectors + i * dim;
-        __half *cached = (__half *)(i == a.group ? l.keys : l.values) + c.kv_head * a.cache.head_stride +
-                         (int64_t)a.slot * dim;
+        __half *cached = (__half *)(i == group ? l.keys : l.values) + c.kv_head * heads.head_stride() +
+                         a.slot * heads.slot_stride();
         for (int d = lane; d < dim; d += 32) {
             __half rounded = __float2half_rn(v[d]); // as later tokens will see it
             cached[d] = rounded;
@@ -128,7 +132,7 @@ __device__ __forceinline__ void finish_own(const DecodeArguments &a, const Decod
     kv.k = l.keys, kv.v = l.values, kv.k_scale = s.keys, kv.v_scale = s.values;
     kv.key_balance = s.balance, kv.key_feedback = s.feedback;
     int64_t at = element_of(kv, a.slot, c.kv_head);
-    finish_vector(a, l, c, rope, a.group, shared);
+    finish_vector(AlikeHeads{a}, l, c, rope, a.group, shared);
     turn_key(kv, s.balance ? shared.balance : NULL, key, DIM);
     store_own<DIM>(kv, OwnRow{true, at, key, shared.own_scales}, a.scale_shift, ring);
     store_own<DIM>(kv, OwnRow{false, at, key + DIM, shared.own_scales}, a.scale_shift, ring);

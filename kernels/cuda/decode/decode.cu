@@ -15,19 +15,25 @@ void decoder_close(Decoder *d) {
     free(d->wanted_scales);
     free(d->host_gates);
     free(d->wanted_gates);
+    free(d->host_kinds);
+    free(d->wanted_kinds);
     free(d->host_pages);
     free(d);
 }
 
 static size_t lay_out(const DecoderShape *s, Decoder *d, char *base) {
     size_t used = 0, q = (size_t)s->n_heads * s->head_dim, kv = (size_t)s->n_kv_heads * s->head_dim;
+    LayerHeads wide;
+    const bool kinds = kinds_of(s, &wide);
+    const size_t wide_q = kinds ? (size_t)s->n_heads * WIDE_DIM : 0, usual_parts = (size_t)d->max_splits * q,
+                 wide_parts = (size_t)d->wide_max_splits * wide_q;
     auto take = [&](size_t bytes) {
         size_t at = used;
         used += (bytes + 255) / 256 * 256;
         return base + at;
     };
-    d->parts_bytes = (size_t)d->max_splits * q * 4;
-    size_t of_qkv = q + 2 * kv, gives = q;
+    d->parts_bytes = (usual_parts + wide_parts) * 4;
+    size_t of_qkv = max(q + 2 * kv, wide_q + 2 * (size_t)wide.n_kv_heads * WIDE_DIM), gives = max(q, wide_q);
     const bool recurs = s->delta.n_value_heads > 0;
     if (recurs) { // gates and rates besides
         const size_t width = (size_t)delta_width(&s->delta);
@@ -41,18 +47,27 @@ static size_t lay_out(const DecoderShape *s, Decoder *d, char *base) {
     d->gated = (uint32_t *)take((size_t)decoder_ffn_width(s) * 4);
     d->routed = (uint32_t *)take((size_t)(s->experts.n + 1) * (size_t)route_parts(s) * 4);
     d->x = (uint32_t *)take((size_t)s->hidden_size * 2 * 4);
-    d->parts = (uint32_t *)take(d->parts_bytes);
-    d->weights = (unsigned long long *)take((size_t)d->max_splits * s->n_heads * 8);
-    d->arrived = (unsigned *)take((size_t)(PHASE_END + s->n_kv_heads) * 32 * 4);
+    d->parts = (uint32_t *)take(d->parts_bytes), d->wide_parts = d->parts + usual_parts;
+    d->weights = (unsigned long long *)take((size_t)(d->max_splits + d->wide_max_splits) * s->n_heads * 8);
+    d->wide_weights = d->weights + (size_t)d->max_splits * s->n_heads;
+    d->arrived = (unsigned *)take((size_t)(PHASE_END + s->n_kv_heads + wide.n_kv_heads) * 32 * 4);
     d->table = (DecodeLayer *)take((size_t)s->n_layers * sizeof(DecodeLayer));
     d->scales = (DecodeScales *)take((size_t)s->n_layers * sizeof(DecodeScales));
     d->gates = recurs ? (DecodeGated *)take((size_t)s->n_layers * sizeof(DecodeGated)) : NULL;
+    d->kinds = kinds ? (DecodeKind *)take((size_t)s->n_layers * sizeof(DecodeKind)) : NULL;
     return used;
+}
+
+// Into how many a sequence's cache is cut at most: a block each.
+static void limit_splits(const CudaBackend *cuda, Decoder *d) {
+    LayerHeads wide;
+    d->max_splits = cuda->device.card.n_sms / cuda->shape->n_kv_heads;
+    d->wide_max_splits = kinds_of(cuda->shape, &wide) ? cuda->device.card.n_sms / wide.n_kv_heads : 0;
 }
 
 size_t decoder_bytes(const CudaBackend *cuda) {
     Decoder d = {};
-    d.max_splits = cuda->device.card.n_sms / cuda->shape->n_kv_heads;
+    limit_splits(cuda, &d);
     return lay_out(cuda->shape, &d, NULL);
 }
 
@@ -61,7 +76,7 @@ static Status decoder_open(CudaBackend *cuda, Error *error) {
     Decoder *d = (Decoder *)calloc(1, sizeof *d);
     if (!d) return error_set(error, STATUS_MEMORY, "no memory for decoding");
     d->n_layers = s->n_layers;
-    d->max_splits = cuda->device.card.n_sms / s->n_kv_heads;
+    limit_splits(cuda, d);
     d->host_table = (DecodeLayer *)calloc((size_t)s->n_layers, sizeof(DecodeLayer));
     d->wanted = (DecodeLayer *)calloc((size_t)s->n_layers, sizeof(DecodeLayer));
     d->host_scales = (DecodeScales *)calloc((size_t)s->n_layers, sizeof(DecodeScales));
@@ -71,10 +86,15 @@ static Status decoder_open(CudaBackend *cuda, Error *error) {
         d->host_gates = (DecodeGated *)calloc((size_t)s->n_layers, sizeof(DecodeGated));
         d->wanted_gates = (DecodeGated *)calloc((size_t)s->n_layers, sizeof(DecodeGated));
     }
+    const bool kinds = d->wide_max_splits > 0;
+    if (kinds) {
+        d->host_kinds = (DecodeKind *)calloc((size_t)s->n_layers, sizeof(DecodeKind));
+        d->wanted_kinds = (DecodeKind *)calloc((size_t)s->n_layers, sizeof(DecodeKind));
+    }
     size_t bytes = lay_out(s, d, NULL);
     Status status = STATUS_OK;
     if (!d->host_table || !d->wanted || !d->host_scales || !d->wanted_scales ||
-        (recurs && (!d->host_gates || !d->wanted_gates)))
+        (recurs && (!d->host_gates || !d->wanted_gates)) || (kinds && (!d->host_kinds || !d->wanted_kinds)))
         status = error_set(error, STATUS_MEMORY, "no memory for decoding");
     if (!status)
         status = cuda_check(device_allocate(&cuda->device, &d->memory, bytes), error,
@@ -150,17 +170,20 @@ static bool layer_reorders(const Layer *layer) {
 }
 
 // Whether there is code for such a layer: a gated feed-forward part, no biases but attention's and those of experts,
-// inputs in their order, norms of heads, gates behind attention where layers recur; experts in all layers or in none;
+// inputs in their order, norms of heads, gates behind attention where layers recur; norms of values and a scale of x where
+// layers are of two kinds, and then norms behind their parts; experts in all layers or in none;
 // behind a part a norm of what fits in registers, and then neither W8 nor experts.
 static bool layer_decodable(const DecoderShape *s, const Layer *layer, bool whole_head) {
     const bool post = layer->attn_post_norm.weight || layer->ffn_post_norm.weight;
     const bool gates = layer->attn_gate.rows > 0 && s->delta.n_value_heads == 0;
-    if (!layer->gated || layer->row_norms || layer->v_norm || gates || layer->x_scale != 1 ||
-        (layer->router != NULL) != (s->experts.n > 0))
+    LayerHeads wide;
+    const bool own = (layer->v_norm || layer->x_scale != 1) && !kinds_of(s, &wide);
+    if (!layer->gated || layer->row_norms || own || gates || (layer->router != NULL) != (s->experts.n > 0))
         return false;
     if (layer->router) return experts_decodable(s) && shared_decodable(s, layer) && !post;
     if (layer->b_gate || layer->b_up || layer->b_down || layer_reorders(layer)) return false;
     if (post && s->delta.n_value_heads > 0) return false;
+    if (layer->x_scale != 1 && !layer->ffn_post_norm.weight) return false;
     return !post || (s->hidden_size <= ADDED_MOST && !is_w8(layer) && !whole_head);
 }
 
@@ -169,12 +192,13 @@ static bool activation_decodable(const DecoderShape *s) {
            (s->activation == ACTIVATION_CLAMPED_SWIGLU && s->experts.n > 0);
 }
 
-// The same for the decoder: RMS norms, heads that are alike in all layers that attend, no per-layer embeddings, no caps of
+// The same for the decoder: RMS norms, heads that are alike in all layers that attend or of two kinds, no per-layer embeddings, no caps of
 // scores, learned attention sinks in layers of experts only, shared experts weighed alike, a temperature in every layer.
 static bool decodable(const DecoderShape *s, const DecodeStep *t) {
+    LayerHeads wide;
     if (s->norm != NORM_RMS || !activation_decodable(s) || s->parallel_residual || s->alibi ||
-        s->attention_cap > 0 || (s->heads_of_layers && s->delta.n_value_heads == 0) || s->experts.guarded ||
-        s->token_size || s->experts.beside || s->norms_turned || s->head_layer_norms ||
+        s->attention_cap > 0 || (s->heads_of_layers && s->delta.n_value_heads == 0 && !kinds_of(s, &wide)) ||
+        s->experts.guarded || s->token_size || s->experts.beside || s->norms_turned || s->head_layer_norms ||
         s->temperature_unturned || s->normed_residual != 0 || s->rope.two_dimensional)
         return false;
     if (s->delta.n_value_heads > 0 && !states_decodable(s)) return false;
@@ -222,8 +246,11 @@ static Status decode_one(CudaBackend *cuda, const DecodeStep *t, Error *error) {
         code = renew(cuda, d->scales, d->host_scales, d->wanted_scales, s->n_layers * sizeof(DecodeScales));
     if (code == cudaSuccess && a.gated)
         code = renew(cuda, d->gates, d->host_gates, d->wanted_gates, s->n_layers * sizeof(DecodeGated));
+    if (code == cudaSuccess && a.kinds)
+        code = renew(cuda, d->kinds, d->host_kinds, d->wanted_kinds, s->n_layers * sizeof(DecodeKind));
     if (code == cudaSuccess &&
-        a.n_splits != d->n_splits) // no bits of a later round may be left where it will look
+        (a.n_splits != d->n_splits ||
+         a.heads[1].n_splits != d->wide_splits)) // no bits of a later round may be left where it will look
         code = cudaMemsetAsync(d->parts, (int)(d->round & ROUND_BITS), d->parts_bytes, cuda->device.stream);
     if (code == cudaSuccess)
         code = cuda->peers ? decode_launch_on_cards(&a, cuda->device.card.n_sms, cuda->device.stream)
@@ -233,8 +260,10 @@ static Status decode_one(CudaBackend *cuda, const DecodeStep *t, Error *error) {
     if (status) return status;
     d->n_splits = a.n_splits;
     d->round += (unsigned)s->n_layers;
-    d->head_round += (unsigned)(a.n_attending * a.n_splits);
-    if (a.n_splits == 1) d->head_round = a.head_round; // nobody arrived
+    if (a.kinds)
+        kinds_done(&a, d);
+    else if (a.n_splits > 1) // else nobody arrived
+        d->head_round += (unsigned)(a.n_attending * a.n_splits);
     return t->gather ? cuda_gather(&cuda->base, t->gather, error) : STATUS_OK;
 }
 

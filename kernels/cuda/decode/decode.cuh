@@ -188,6 +188,28 @@ struct DecodeGated {
     __host__ __device__ int units() const { return ends[n_parts - 1]; }
 };
 
+// Heads of a kind of layers, where there are two kinds (Gemma 4): the usual ones, and those of WIDE_DIM elements.
+enum { USUAL_DIM = 256, WIDE_DIM = 512 };
+struct DecodeHeads {
+    int n_kv_heads, group, rotary_dim, q_dim, kv_dim;
+    // Indexes from `first` on, cut into n_splits ranges of split_slots; what is before no layer of the kind sees.
+    int first, n_splits, split_slots, combine_elements;
+    int64_t slot_stride, head_stride; // elements of the cache
+    uint32_t *parts;                  // as those of DecodeArguments
+    unsigned long long *weights;
+    unsigned *head_arrived;
+    unsigned head_round;
+    int n_layers; // of the kind
+};
+
+// What a layer has besides in a kernel of two kinds.
+struct DecodeKind {
+    const float *v_norm; // of each head of values; NULL: none
+    float x_scale;       // of x at the layer's end
+    int turn;            // layers of its kind before it
+    int wide;            // index into DecodeArguments.heads
+};
+
 // What a quantised cache has besides, of one layer; see KvLayer.
 struct DecodeScales {
     char *keys, *values;
@@ -294,6 +316,12 @@ struct DecodeArguments {
     __host__ __device__ bool is_halved(int phase) const { return halved >> phase & 1; }
 
     int n_attending; // layers
+
+    // Where layers are of two kinds, else NULL; what stands above of heads is the first kind's. In a block's shared memory lie
+    // the table, and of the second kind what of the first are DecodeShared.masks and pages.
+    const DecodeKind *kinds; // [n_layers]
+    DecodeHeads heads[2];
+    int kinds_at, wide_masks_at, wide_pages_at;
 };
 
 // Turns of a table: of the token's position, and of what its query is for the sinks.
@@ -308,9 +336,13 @@ enum { GATED_MOST = 6144, GATED_TURNS = GATED_MOST / (DECODE_THREADS * 4) };
 // The longest heads of a state, and convolutions.
 enum { RECUR_MOST_DIM = 128, RECUR_MOST_TAPS = 4 };
 
+// What layers are beside those whose heads are alike: some recur, or have gates; or their heads are of two kinds.
+enum DecodeOthers { DECODE_ALIKE, DECODE_RECURS, DECODE_KINDS };
+
 // Whether a kernel has code for DecodeArguments.halved.
-template <DecodeCacheKind KIND, bool CARDS, bool RECURS> __host__ __device__ constexpr bool decode_halves() {
-    return KIND == DECODE_F16 && !CARDS && !RECURS;
+template <DecodeCacheKind KIND, bool CARDS, DecodeOthers OTHERS>
+__host__ __device__ constexpr bool decode_halves() {
+    return KIND == DECODE_F16 && !CARDS && OTHERS == DECODE_ALIKE;
 }
 
 // Launches the kernel for the arguments' shape on n_blocks multiprocessors.
@@ -320,9 +352,17 @@ bool decode_built(DecodeCacheKind kind, const DecoderShape *shape, int n_slots);
 // Whether there is one for such heads in a model with layers that recur.
 bool decode_has_states(const DecodeArguments *a);
 
-// Where q's rows end, k's or v's, of which one is `unit`.
-__device__ inline int end_of_part(const DecodeArguments &a, int unit) {
-    return unit < a.q_dim ? a.q_dim : unit < a.q_dim + a.kv_dim ? a.q_dim + a.kv_dim : a.q_dim + 2 * a.kv_dim;
+// Rows of q and of k, and of v, of a layer.
+struct QkvRows {
+    int q, kv;
+    __device__ int all() const { return q + 2 * kv; }
+    // Where q's end, k's or v's, of which one is `unit`.
+    __device__ int end_of_part(int unit) const { return unit < q ? q : unit < q + kv ? q + kv : q + 2 * kv; }
+};
+template <DecodeOthers OTHERS>
+__device__ inline QkvRows qkv_rows(const DecodeArguments &a, const DecodeKind *kind) {
+    if constexpr (OTHERS == DECODE_KINDS) return {a.heads[kind->wide].q_dim, a.heads[kind->wide].kv_dim};
+    return {a.q_dim, a.kv_dim};
 }
 
 // How many of `unit`, unit + stride, … there are below `units`, at most 4.
@@ -345,5 +385,9 @@ typedef cudaError_t DecodeLaunch(const DecodeArguments *a, int n_blocks, cudaStr
 template <DecodeCacheKind KIND, int LANES, int HEADS, bool EXPERTS, DecodeFormats FORMATS = DECODE_ALL,
           bool RECURS = false>
 MAY_LACK cudaError_t decode_launch(const DecodeArguments *a, int n_blocks, cudaStream_t stream);
+
+// The same by the kernel of two kinds of layers, of 256 and 512 elements a head: kernel_kinds.cu.
+template <DecodeFormats FORMATS>
+MAY_LACK cudaError_t decode_launch_kinds(const DecodeArguments *a, int n_blocks, cudaStream_t stream);
 
 #endif

@@ -10,12 +10,17 @@ struct Decoder {
     uint32_t *qkv, *attended, *middle, *gated, *x, *parts; // middle: x after attention
     uint32_t *routed;                                      // a router's logits
     unsigned long long *weights;
-    unsigned *arrived;                                  // [PHASE_END], then [n_kv_heads], every 32nd
+    unsigned *arrived;                                  // [PHASE_END], then [n_kv_heads] of each kind, every 32nd
     DecodeLayer *table;                                 // [n_layers] on the device
     DecodeLayer *host_table;                            // what is there
     DecodeLayer *wanted;                                // what this step wants
     DecodeScales *scales, *host_scales, *wanted_scales; // the same of quantised caches
     DecodeGated *gates, *host_gates, *wanted_gates;     // the same where layers recur, else NULL
+    DecodeKind *kinds, *host_kinds, *wanted_kinds;      // the same where they are of two kinds, else NULL
+    uint32_t *wide_parts;                               // the second kind's, behind `parts`
+    unsigned long long *wide_weights;                   // likewise
+    int wide_max_splits, wide_splits;
+    unsigned wide_round; // its head_round
     Room pages;                                         // the sequence's table on the device
     int32_t *host_pages;                                // [n_pages] what is there
     int n_pages, room_pages;
@@ -52,6 +57,13 @@ bool describe_gated(const DecodeArguments *a, const Layer *layer, const KvLayer 
 
 // Whether layers that recur are such as there is code for, and all that attend have heads alike.
 bool states_decodable(const DecoderShape *s);
+
+// Where layers are of two kinds that there is a kernel for (kinds.cu): the second one's heads.
+bool kinds_of(const DecoderShape *s, LayerHeads *wide);
+// DecodeArguments.kinds and what of its caches and heads; the table that the step wants. False: as above.
+bool kinds_fill(const CudaBackend *cuda, const DecodeStep *t, DecodeArguments *a);
+// What is to be known of a step that was launched.
+void kinds_done(const DecodeArguments *a, Decoder *d);
 
 // The least set of formats that has all of these matrices'.
 DecodeFormats formats_of(const DecodeLayer *layers, const DecodeGated *gated, int n,

@@ -80,6 +80,7 @@ struct InputSource {
     // i / piece = i·piece_factor >> 32. gap 0: they do not.
     int gap, width; // width: of all with their gaps
     unsigned piece_factor;
+    float x_scale; // of the residual stream, once `from` is added to it
 
     __device__ int place(int i) const { return gap ? i + (int)__umulhi((unsigned)i, piece_factor) * gap : i; }
 };
@@ -190,7 +191,7 @@ __device__ inline float load_input(const DecodeArguments &a, const InputSource &
 
 // The same where what comes is normed before it is added: of at most TURNS turns, which stay in registers until their
 // mean square is known. Apart from the rest, whose registers it would take.
-template <int TURNS>
+template <int TURNS, bool SCALES>
 __device__ __noinline__ float load_added_input(float eps, InputSource s, Input x, float *residual,
                                                float *sums) {
     float squares = 0;
@@ -219,6 +220,7 @@ __device__ __noinline__ float load_added_input(float eps, InputSource s, Input x
             f = *(const float4 *)(residual + i);
             f = make_float4(f.x + y.x * scale * u.x, f.y + y.y * scale * u.y, f.z + y.z * scale * u.z,
                             f.w + y.w * scale * u.w);
+            if (SCALES) f = make_float4(f.x * s.x_scale, f.y * s.x_scale, f.z * s.x_scale, f.w * s.x_scale);
             *(float4 *)(residual + i) = f;
             if (s.norm) {
                 float4 w = __ldg((const float4 *)(s.norm + i));

@@ -43,23 +43,23 @@ __device__ inline void fill_masks(const DecodeArguments &a, const CacheShare &c,
 }
 
 // Block b < n_kv_heads·n_splits attends for KV head b % n_kv_heads, the others only do the GEMV.
-template <int LANES, int HEADS, class Cache>
-__device__ inline CacheShare share_of_cache(const DecodeArguments &a, const uint32_t *masks,
-                                            const int32_t *pages) {
+template <int LANES, int HEADS, class Cache, class Heads>
+__device__ inline CacheShare share_of_cache(const Heads &heads, const uint32_t *masks, const int32_t *pages) {
+    const DecodeArguments &a = heads.a;
     int b = blockIdx.x;
     CacheShare c = {};
-    c.any = b < a.n_kv_heads * a.n_splits;
+    c.any = b < heads.n_kv_heads() * heads.n_splits();
     if (!c.any) return c;
-    c.kv_head = b % a.n_kv_heads;
-    c.split = b / a.n_kv_heads;
-    c.chunk_slots = decode_passes(Cache::KIND, HEADS) * (32 / LANES);
-    c.begin = c.split * a.split_slots;
-    c.end = min(c.begin + a.split_slots, a.n_slots);
+    c.kv_head = b % heads.n_kv_heads();
+    c.split = b / heads.n_kv_heads();
+    c.chunk_slots = decode_passes(Cache::KIND, HEADS) / Heads::EIGHTS * (32 / LANES);
+    c.begin = heads.first() + c.split * heads.split_slots();
+    c.end = min(c.begin + heads.split_slots(), a.n_slots);
     c.owner = a.index >= c.begin && a.index < c.end;
     bool rounds = Cache::KIND != DECODE_F16 && c.owner;
     c.pieces =
         rounds && a.feeds_back ? (feedback_floats(a.head_dim) + FEEDBACK_PIECE - 1) / FEEDBACK_PIECE : 0;
-    c.parts = (a.group + HEADS - 1) / HEADS;
+    c.parts = (heads.group() + HEADS - 1) / HEADS;
     c.streams = (DECODE_WARPS - (rounds ? 1 : 0)) / c.parts;
     int prefix = a.n_evicted > 0 ? min(max(a.n_sinks - c.begin, 0), c.end - c.begin) : 0;
     c.sinks = (prefix + c.chunk_slots - 1) / c.chunk_slots;
@@ -73,7 +73,7 @@ __device__ inline CacheShare share_of_cache(const DecodeArguments &a, const uint
 }
 
 // Where a phase's input comes from, for a kernel of such formats, and with code for halves or without.
-template <DecodeFormats FORMATS, bool HALVES, bool RECURS>
+template <DecodeFormats FORMATS, bool HALVES, DecodeOthers OTHERS>
 __device__ inline InputSource input_of(const DecodeArguments &a, const PhaseOfLayer &at) {
     const DecodeLayer &l = at.l;
     const int phase = at.phase, layer = at.layer;
@@ -85,13 +85,16 @@ __device__ inline InputSource input_of(const DecodeArguments &a, const PhaseOfLa
     s.counter = p.awaited;
     s.target = s.round * gridDim.x - a.early;
     s.cols = p.pieces * p.cols, s.width = p.pieces * p.pitch;
-    if (RECURS && phase == PHASE_OUT && at.gated->recurs) s.cols = s.width = a.state_width;
+    if (OTHERS == DECODE_RECURS && phase == PHASE_OUT && at.gated->recurs) s.cols = s.width = a.state_width;
+    if (OTHERS == DECODE_KINDS && phase == PHASE_OUT) s.cols = s.width = a.heads[at.kind->wide].q_dim;
     s.gap = p.pitch - p.cols, s.piece_factor = a.size_factor;
     s.keep = p.keep;
     if (HALVES && a.is_halved(phase)) s.from += (blockIdx.x & 1) * s.cols;
     s.norm = last ? a.norm : l.norm[phase];
     s.post = phase == PHASE_GATE_UP ? l.out_post : last ? l.down_post : NULL;
     if (phase == PHASE_QKV && layer > 0) s.post = (&l)[-1].down_post;
+    if (OTHERS == DECODE_KINDS)
+        s.x_scale = last ? at.kind->x_scale : phase == PHASE_QKV && layer > 0 ? at.kind[-1].x_scale : 1;
     const int forms = (last ? a.output_forms : l.forms[phase]) & decode_forms(FORMATS);
     s.floats = forms & FORM_FLOATS, s.quants = forms & FORM_QUANTS;
     s.halves = forms & FORM_HALVES, s.whole = forms & FORM_WHOLE;
@@ -182,18 +185,21 @@ __device__ __forceinline__ void fill_residual(const DecodeArguments &a, float *r
 
 // Grid: a block a multiprocessor, all at once. Block: DECODE_WARPS warps that compute, DECODE_FILLERS that fill rings.
 template <int LANES, int HEADS, class Cache, bool EXPERTS, DecodeFormats FORMATS, bool CARDS = false,
-          bool RECURS = false>
+          DecodeOthers OTHERS = DECODE_ALIKE>
 __global__ void __launch_bounds__(DECODE_ALL_THREADS, 1)
     decode_kernel(const __grid_constant__ DecodeArguments a) {
     extern __shared__ __align__(128) char memory[];
-    __shared__ CacheShare share;
+    constexpr bool RECURS = OTHERS == DECODE_RECURS, KINDS = OTHERS == DECODE_KINDS;
+    __shared__ CacheShare share, wide_share; // the latter of the second kind
     const DecodeShared &at = a.shared;
     constexpr bool SCALED = Cache::KIND != DECODE_F16;
     const DecodeLayer *layers = THIS_BLOCK.near ? (const DecodeLayer *)(memory + at.layers) : a.layers;
     const DecodeScales *scales = THIS_BLOCK.near ? (const DecodeScales *)(memory + at.scales) : a.scales;
     const DecodeGated *gated =
         RECURS ? THIS_BLOCK.near ? (const DecodeGated *)(memory + at.gated) : a.gated : NULL;
-    uint32_t *masks = (uint32_t *)(memory + at.masks);
+    const DecodeKind *kinds = KINDS ? (const DecodeKind *)(memory + a.kinds_at) : NULL;
+    uint32_t *masks = (uint32_t *)(memory + at.masks), *wide_masks = (uint32_t *)(memory + a.wide_masks_at);
+    int32_t *wide_pages = (int32_t *)(memory + a.wide_pages_at);
     int32_t *pages = (int32_t *)(memory + at.pages);
     ChosenExperts &chosen = *(ChosenExperts *)(memory + at.chosen);
     int warp = threadIdx.x / 32;
@@ -206,13 +212,21 @@ __global__ void __launch_bounds__(DECODE_ALL_THREADS, 1)
     if (THIS_BLOCK.near) bring(memory + at.layers, a.layers, sizeof *layers);
     if (THIS_BLOCK.near && SCALED) bring(memory + at.scales, a.scales, sizeof *scales);
     if (THIS_BLOCK.near && RECURS) bring(memory + at.gated, a.gated, sizeof *gated);
+    if (KINDS) bring(memory + a.kinds_at, a.kinds, sizeof *kinds);
     start_barriers(barriers);
-    if (threadIdx.x == 0) share = share_of_cache<LANES, HEADS, Cache>(a, masks, pages);
+    if constexpr (KINDS) {
+        if (threadIdx.x == 0)
+            share = share_of_cache<LANES, HEADS, Cache>(KindHeads<0>{a, *kinds}, masks, pages);
+        if (threadIdx.x == 32)
+            wide_share = share_of_cache<LANES, HEADS, Cache>(KindHeads<1>{a, *kinds}, wide_masks, wide_pages);
+    } else if (threadIdx.x == 0) {
+        share = share_of_cache<LANES, HEADS, Cache>(AlikeHeads{a}, masks, pages);
+    }
     __syncthreads();
     if (warp >= DECODE_WARPS) {
         share_registers<HEADS == 4 || RECURS>(false);
-        return fill_rings(Filler<Cache, EXPERTS, RECURS>{a, layers, scales, gated, share, chosen,
-                                                         choice_barrier(barriers),
+        return fill_rings(Filler<Cache, EXPERTS, OTHERS>{a, layers, scales, gated, kinds, share, wide_share,
+                                                         chosen, choice_barrier(barriers),
                                                          multiplied_place(barriers)},
                           shared_at(memory + at.ring), barriers, warp - DECODE_WARPS);
     }
@@ -223,7 +237,10 @@ __global__ void __launch_bounds__(DECODE_ALL_THREADS, 1)
     Input x = shared_input(at, memory);
     Ring ring = ring_of(at, memory, barriers, warp);
 
-    if (share.any) fill_masks<decode_passes(Cache::KIND, HEADS) * (32 / LANES)>(a, share, masks, pages);
+    constexpr int CHUNK = decode_passes(Cache::KIND, HEADS) * (32 / LANES);
+    if (share.any) fill_masks<CHUNK>(a, share, masks, pages);
+    if (KINDS && wide_share.any)
+        fill_masks<CHUNK / KindHeads<1>::EIGHTS>(a, wide_share, wide_masks, wide_pages);
     if (CHECKED)
         named_barrier_sync<3, DECODE_ALL_THREADS>();
     else
@@ -245,18 +262,31 @@ __global__ void __launch_bounds__(DECODE_ALL_THREADS, 1)
         if (RECURS && phase == PHASE_ATTEND && gated[layer].recurs) {
             recur_phase<DECODE_WARPS>(a, gated[layer], layer, memory + at.input, multiplied_place(barriers));
         } else if (phase == PHASE_ATTEND) {
-            attend_phase<LANES, HEADS, Cache, EXPERTS>(
-                a, DecodeLayerView{l, scales[layer], layer, RECURS ? gated[layer].turn : layer},
-                memory + at.input, rope, share, ring, multiplied_place(barriers));
+            const int turn = RECURS ? gated[layer].turn : KINDS ? kinds[layer].turn : layer;
+            const DecodeLayerView view = {l, scales[layer], layer, turn};
+            if constexpr (KINDS) {
+                if (kinds[layer].wide)
+                    attend_phase<LANES, HEADS, Cache, EXPERTS>(KindHeads<1>{a, kinds[layer]}, view,
+                                                               memory + at.input, rope, wide_share, ring,
+                                                               multiplied_place(barriers));
+                else
+                    attend_phase<LANES, HEADS, Cache, EXPERTS>(KindHeads<0>{a, kinds[layer]}, view,
+                                                               memory + at.input, rope, share, ring,
+                                                               multiplied_place(barriers));
+            } else {
+                attend_phase<LANES, HEADS, Cache, EXPERTS>(AlikeHeads{a}, view, memory + at.input, rope,
+                                                           share, ring, multiplied_place(barriers));
+            }
         } else {
-            const PhaseOfLayer here = {l, phase, layer, RECURS ? gated + layer : NULL};
+            const PhaseOfLayer here = {l, phase, layer, RECURS ? gated + layer : NULL,
+                                       KINDS ? kinds + layer : NULL};
             float scale;
             if (EXPERTS && phase == PHASE_GATE_UP) { // whose input is the router's
                 choose_experts(a, l, layer, chosen, choice_barrier(barriers));
                 scale = sums[ROUTED_SCALE];
             } else {
-                constexpr bool HALVES = decode_halves<Cache::KIND, CARDS, RECURS>();
-                const InputSource from = input_of<FORMATS, HALVES, RECURS>(a, here);
+                constexpr bool HALVES = decode_halves<Cache::KIND, CARDS, OTHERS>();
+                const InputSource from = input_of<FORMATS, HALVES, OTHERS>(a, here);
                 const bool of_down = phase == PHASE_QKV || phase == PHASE_LOGITS;
                 const bool of_x = from.from && phase != PHASE_OUT && phase != PHASE_DOWN;
                 if (CARDS && of_x)
@@ -268,7 +298,7 @@ __global__ void __launch_bounds__(DECODE_ALL_THREADS, 1)
                     scale = load_gated_input<GATED_TURNS>(a, *here.gated, from, x, sums);
                 else
                     scale = !RECURS && from.post
-                                ? load_added_input<ADDED_TURNS>(a.eps, from, x, residual, sums)
+                                ? load_added_input<ADDED_TURNS, KINDS>(a.eps, from, x, residual, sums)
                             : from.whole ? load_whole_input<WHOLE_TURNS, RECURS>(a, from, x, residual, sums)
                                          : load_input<TURNS, EXPERTS>(a, from, x, residual, sums);
                 if (EXPERTS && phase == PHASE_ROUTE) sums[ROUTED_SCALE] = scale;
@@ -277,7 +307,7 @@ __global__ void __launch_bounds__(DECODE_ALL_THREADS, 1)
             if (EXPERTS && phase == PHASE_ROUTE)
                 route_rows(a, here, x, scale, ring);
             else
-                gemv_rows<Cache::KIND, FORMATS, EXPERTS, CARDS, RECURS>(
+                gemv_rows<Cache::KIND, FORMATS, EXPERTS, CARDS, OTHERS>(
                     a, here, PhaseInput{x, scale, residual}, chosen, ring);
         }
         if (phase == PHASE_LOGITS) break;
@@ -313,8 +343,8 @@ static cudaError_t launch_blocks(void (*kernel)(DecodeArguments), const DecodeAr
 template <DecodeCacheKind KIND, int LANES, int HEADS, bool EXPERTS, DecodeFormats FORMATS, bool RECURS>
 cudaError_t decode_launch(const DecodeArguments *a, int n_blocks, cudaStream_t stream) {
     typedef typename CacheOf<KIND>::Cache Cache;
-    return launch_blocks(decode_kernel<LANES, HEADS, Cache, EXPERTS, FORMATS, false, RECURS>, a, n_blocks,
-                         stream);
+    return launch_blocks(decode_kernel < LANES, HEADS, Cache, EXPERTS, FORMATS, false,
+                         RECURS ? DECODE_RECURS : DECODE_ALIKE >, a, n_blocks, stream);
 }
 
 #endif

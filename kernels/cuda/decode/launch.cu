@@ -1,5 +1,5 @@
 // Which decoding kernel a kind of cache, a head size, a number of query heads to a KV head and formats take.
-#include "kernels/cuda/decode/decode.cuh"
+#include "kernels/cuda/decode/decode_internal.cuh"
 
 struct KernelOf {
     int lanes, heads;
@@ -76,7 +76,17 @@ static const KernelOf *kernel_of(DecodeCacheKind kind, bool experts, bool recurs
                                  : plain_kernel(formats, lanes, heads);
 }
 
+// For layers of two kinds.
+static DecodeLaunch *kinds_kernel(DecodeFormats formats) {
+    DecodeLaunch *few = formats == DECODE_FEW    ? decode_launch_kinds<DECODE_FEW>
+                        : formats == DECODE_FOUR ? decode_launch_kinds<DECODE_FOUR>
+                                                 : NULL;
+    return few && is_built(few) ? few : decode_launch_kinds<DECODE_ALL>;
+}
+
 bool decode_built(DecodeCacheKind kind, const DecoderShape *s, int n_slots) {
+    LayerHeads wide;
+    if (kinds_of(s, &wide)) return is_built(kinds_kernel(DECODE_ALL));
     const int lanes = dispatch_decode_lanes(s->head_dim);
     const KernelOf *k = kernel_of(kind, s->experts.n > 0, s->delta.n_value_heads > 0, DECODE_ALL, lanes,
                                   dispatch_decode_heads(s->n_heads / s->n_kv_heads, lanes, n_slots));
@@ -90,6 +100,7 @@ bool decode_has_states(const DecodeArguments *a) {
 }
 
 cudaError_t decode_launch(const DecodeArguments *a, int n_blocks, cudaStream_t stream) {
+    if (a->kinds) return kinds_kernel(a->formats)(a, n_blocks, stream);
     const int lanes = dispatch_decode_lanes(a->head_dim);
     const KernelOf *k = kernel_of(a->kind, a->experts.n > 0, a->gated != NULL, a->formats, lanes,
                                   dispatch_decode_heads(a->group, lanes, a->n_slots));

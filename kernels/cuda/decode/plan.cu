@@ -18,20 +18,34 @@ static int splits_of(int n_slots, int split_slots) {
     return (n_slots + split_slots - 1) / split_slots;
 }
 
-static void choose_splits(const Decoder *d, DecodeArguments *a) {
-    int chunk = chunk_slots(a), least = a->group < 8 ? LEAST_SPLIT : LEAST_SHARED_SPLIT;
-    int splits = splits_of(a->n_slots, least);
+// Indexes of a split, of n_slots that `group` query heads look at in chunks; at most `most` splits.
+static int slots_of_split(int n_slots, int group, int chunk, int most) {
+    int splits = splits_of(n_slots, group < 8 ? LEAST_SPLIT : LEAST_SHARED_SPLIT);
     if (splits < FEWEST_SPLITS) splits = FEWEST_SPLITS;
-    if (splits > d->max_splits) splits = d->max_splits;
-    if (splits < 1 || a->n_slots <= ALONE) splits = 1;
-    a->split_slots = splits_of(splits_of(a->n_slots, splits), chunk) * chunk;
+    if (splits > most) splits = most;
+    if (splits < 1 || n_slots <= ALONE) splits = 1;
+    const int slots = splits_of(splits_of(n_slots, splits), chunk) * chunk;
     // Whole chunks may leave too few of them again.
-    int shorter = a->split_slots - chunk;
-    if (splits > 1 && splits_of(a->n_slots, a->split_slots) < FEWEST_SPLITS && shorter > 0 &&
-        splits_of(a->n_slots, shorter) <= d->max_splits)
-        a->split_slots = shorter;
-    a->n_splits = splits_of(a->n_slots, a->split_slots);
+    const int shorter = slots - chunk;
+    return splits > 1 && splits_of(n_slots, slots) < FEWEST_SPLITS && shorter > 0 &&
+                   splits_of(n_slots, shorter) <= most
+               ? shorter
+               : slots;
+}
+
+static void choose_splits(const Decoder *d, DecodeArguments *a) {
+    const int chunk = chunk_slots(a), first = a->heads[0].first; // 0 but of two kinds
+    a->split_slots = slots_of_split(a->n_slots - first, a->group, chunk, d->max_splits);
+    a->n_splits = splits_of(a->n_slots - first, a->split_slots);
     a->combine_elements = (a->group * a->head_dim + a->n_splits - 1) / a->n_splits;
+    if (!a->kinds) return;
+    for (int k = 0; k < 2; k++) {
+        DecodeHeads *h = &a->heads[k];
+        const int n = a->n_slots - h->first, most = k ? d->wide_max_splits : d->max_splits;
+        h->split_slots = slots_of_split(n, h->group, chunk * USUAL_DIM / (k ? WIDE_DIM : USUAL_DIM), most);
+        h->n_splits = splits_of(n, h->split_slots);
+        h->combine_elements = (h->q_dim / h->n_kv_heads + h->n_splits - 1) / h->n_splits;
+    }
 }
 
 // The widest input in float32 and in fewer bits, whether there is one in halves, and whether a phase wants one in both.
@@ -98,6 +112,10 @@ static bool lay_out_shared(const CudaBackend *cuda, DecodeArguments *a, const De
     s->chosen = take(a->experts.n > 0
                          ? (int)sizeof(ChosenExperts) + (2 * a->experts.n + a->phases[PHASE_ROUTE].units) * 4
                          : 0);
+    const DecodeHeads *wide = a->kinds ? &a->heads[1] : NULL;
+    a->kinds_at = take(wide ? a->n_layers * (int)sizeof(DecodeKind) : 0);
+    a->wide_masks_at = take(wide ? a->n_windows * (wide->split_slots * 2 / chunk + 1) * 4 : 0);
+    a->wide_pages_at = take(wide ? ((wide->split_slots >> a->page_shift) + 2) * 4 : 0);
     const InputForms forms = forms_of(a, layers);
     int cols = forms.quant_cols;
     s->input = take(round_up(forms.float_cols, 256) * 4);
@@ -115,6 +133,13 @@ static bool lay_out_shared(const CudaBackend *cuda, DecodeArguments *a, const De
                   (a->n_evicted > 0 ? elements : 0)) *
                  4;
     if (a->gated) attend = max(attend, 3 * RECUR_MOST_DIM * (int)sizeof(float));
+    if (wide) {
+        const int group = wide->group, of_wide = (group + heads - 1) / heads;
+        n_parts = max(n_parts, of_wide), streams = warps / max(of_wide, 1);
+        attend = max(attend, ((group + 2 + streams * group + (a->n_evicted > 0 ? group : 0)) * WIDE_DIM +
+                              2 * (streams + 2) * group) *
+                                 4);
+    }
     if (used - s->input < attend) used = round_up(s->input + attend, 128);
     s->ring = used;
     s->slot_bytes = slot;

@@ -107,14 +107,18 @@ __device__ __forceinline__ void tell_place(uint32_t multiplied, int layer, int p
 // of all of them; keys and values of a chunk of the cache are two rows. What a copy takes few instructions for is put
 // together once a group of rows, and what a phase's groups have in common once a phase: one lane after the other stands
 // still for it, and rings run dry if that takes long.
-template <class Cache, bool EXPERTS, bool RECURS> struct Filler {
-    static constexpr bool SCALED = Cache::KIND != DECODE_F16;
+template <class Cache, bool EXPERTS, DecodeOthers OTHERS> struct Filler {
+    static constexpr bool SCALED = Cache::KIND != DECODE_F16, RECURS = OTHERS == DECODE_RECURS,
+                          KINDS = OTHERS == DECODE_KINDS;
+    typedef std::conditional_t<BULK_COPIES, const CacheShare &, const CacheShare> Share;
     const DecodeArguments &a;
     const DecodeLayer *layers;
     const DecodeScales *scales;
     const DecodeGated *gated; // where layers recur
+    const DecodeKind *kinds;  // where they are of two kinds
     // In shared memory, and where a warp copies for a lane, with registers to spare, in them.
-    std::conditional_t<BULK_COPIES, const CacheShare &, const CacheShare> cache;
+    Share cache;
+    std::conditional_t<KINDS, Share, const CacheShare &> wide; // of the second kind
     const ChosenExperts &chosen;
     uint32_t choice;     // barrier: a layer's experts are chosen
     uint32_t multiplied; // in shared memory: the phase that the block multiplies, by place_of()
@@ -139,7 +143,9 @@ template <class Cache, bool EXPERTS, bool RECURS> struct Filler {
     int64_t head_at;    // bytes from a layer's keys to those of the KV head
     int first_attended; // the warp's first chunk
     const char *keys;   // of the layer that is attended in, and of the KV head
-    int window;         // of that layer
+    int slot_bytes,
+        slot_shift; // where layers are of two kinds: from slot to slot, and log2 of the bytes of one's head
+    int window;     // of that layer
     uint32_t bytes, offset;
     int ahead;          // the layer up to which qkv is in the L2, or on its way there
     int group_rows;     // of an expert's rows of down
@@ -221,10 +227,11 @@ template <class Cache, bool EXPERTS, bool RECURS> struct Filler {
     // Rows of q, of k or of v, where these are matrices of their own.
     __device__ void begin_split_group() {
         const DecodeLayer &l = layers[layer];
-        const int begin = unit < a.q_dim ? 0 : unit < a.q_dim + a.kv_dim ? a.q_dim : a.q_dim + a.kv_dim;
-        if (begin > 0) take_matrix(begin == a.q_dim ? l.k : l.v);
+        const QkvRows parts = qkv_rows<OTHERS>(a, KINDS ? kinds + layer : NULL);
+        const int begin = unit < parts.q ? 0 : unit < parts.q + parts.kv ? parts.q : parts.q + parts.kv;
+        if (begin > 0) take_matrix(begin == parts.q ? l.k : l.v);
         between = (int64_t)stride() * row_bytes, apart = 2 * between;
-        const int n = units_left(unit, stride(), end_of_part(a, unit));
+        const int n = units_left(unit, stride(), parts.end_of_part(unit));
         done = n * stride();
         begin_rows(data + (int64_t)(unit - begin) * row_bytes, n);
     }
@@ -258,12 +265,17 @@ template <class Cache, bool EXPERTS, bool RECURS> struct Filler {
         }
     }
 
+    // The share of the cache that the layer's heads go through.
+    __device__ const CacheShare &share() const { return KINDS && kinds[layer].wide ? wide : cache; }
+
     // Keys and values of a chunk; `between` them is the same for all of a layer.
     __device__ void begin_chunk() {
-        const int index = cache.index(unit), n = min(cache.chunk_slots, cache.end - index);
-        const int of_slot = a.head_dim * cache_bits(Cache::KIND) / 8;
-        done = cache.streams;
-        begin_single(keys + (int64_t)cache.slot(index) * of_slot, (uint32_t)(n * of_slot), 2);
+        const CacheShare &c = share();
+        const int index = c.index(unit), n = min(c.chunk_slots, c.end - index);
+        const int of_slot = KINDS ? 1 << slot_shift : a.head_dim * cache_bits(Cache::KIND) / 8;
+        done = c.streams;
+        begin_single(keys + (int64_t)c.slot(index) * (KINDS ? slot_bytes : of_slot), (uint32_t)(n * of_slot),
+                     2);
     }
 
     __device__ void begin_piece() {
@@ -278,11 +290,19 @@ template <class Cache, bool EXPERTS, bool RECURS> struct Filler {
         keys = l.keys + head_at;
         between = l.values - l.keys, window = l.window;
         unit = first_attended;
+        if constexpr (KINDS) { // whose slots have the heads one behind the other
+            const DecodeHeads &heads = a.heads[kinds[layer].wide];
+            const CacheShare &c = share();
+            keys = l.keys + c.kv_head * heads.head_stride * 2;
+            slot_bytes = (int)heads.slot_stride * 2, slot_shift = kinds[layer].wide ? 10 : 9;
+            unit = c.any ? first_chunk(c, warp) : 0;
+        }
     }
 
     // Of a phase that multiplies.
     __device__ void begin_phase() {
         unit = first_unit(), units = a.phases[phase].units;
+        if (KINDS && phase == PHASE_QKV) units = qkv_rows<OTHERS>(a, kinds + layer).all();
         if (RECURS && phase == PHASE_QKV) units = gated[layer].units(), part = 0;
         if (unit >= units) return;
         pairs = phase == PHASE_GATE_UP, split = layers[layer].split_qkv;
@@ -310,10 +330,10 @@ template <class Cache, bool EXPERTS, bool RECURS> struct Filler {
         done = piece = 0, n_pieces = 1;
         while (phase != PHASE_END) {
             if (phase == PHASE_ATTEND) {
-                if (cache.any && !(RECURS && gated[layer].recurs)) {
+                if (share().any && !(RECURS && gated[layer].recurs)) {
                     if (!masked) return;
-                    unit = next_chunk(cache, window, unit);
-                    if (unit < cache.n_chunks) return begin_chunk();
+                    unit = next_chunk(share(), window, unit);
+                    if (unit < share().n_chunks) return begin_chunk();
                     if constexpr (SCALED)
                         if (warp == DECODE_WARPS - 1 && unit < cache.n_chunks + cache.pieces)
                             return begin_piece();
@@ -359,6 +379,13 @@ template <class Cache, bool EXPERTS, bool RECURS> struct Filler {
         if (chunk + 1 == n_chunks) bytes = last_bytes;
     }
 
+    // A chunk whose slots do not lie one behind the other.
+    __device__ void copy_slots(uint32_t to, const char *first_slot, uint32_t barrier) const {
+#pragma unroll 1
+        for (uint32_t at = 0; at < bytes; at += 1u << slot_shift, first_slot += slot_bytes)
+            copy_bulk(to + at, first_slot, 1u << slot_shift, barrier);
+    }
+
     // The next copy, by this lane.
     __device__ void issue() {
         uint32_t barrier = full + stage * 8;
@@ -366,6 +393,8 @@ template <class Cache, bool EXPERTS, bool RECURS> struct Filler {
         const uint32_t to = slots + stage * a.shared.slot_bytes;
         if (EXPERTS)
             copy_bulk(to, from(), bytes, barrier, read_once());
+        else if (KINDS && phase == PHASE_ATTEND)
+            copy_slots(to, from(), barrier);
         else
             copy_bulk(to, from(), bytes, barrier);
         advance();
@@ -383,8 +412,14 @@ template <class Cache, bool EXPERTS, bool RECURS> struct Filler {
             if (!(lanes >> of & 1)) continue; // for all lanes
             const uint32_t place = __shfl_sync(~0u, to, of), n = __shfl_sync(~0u, bytes, of);
             const char *piece = (const char *)__shfl_sync(~0u, (unsigned long long)source, of);
+            // Where layers are of two kinds a chunk's slots do not lie one behind the other.
+            const bool slots_apart = KINDS && phase == PHASE_ATTEND;
+            const int shift = KINDS ? __shfl_sync(~0u, slots_apart ? slot_shift : 31, of) : 31;
+            const int64_t step = KINDS ? __shfl_sync(~0u, slot_bytes, of) : 0;
             auto copy = [&](uint32_t at) {
-                if (at < n) copy_streaming(place + at, piece + at);
+                const char *source =
+                    KINDS ? piece + (at >> shift) * step + (at & ((1u << shift) - 1)) : piece + at;
+                if (at < n) copy_streaming(place + at, source);
             };
 #pragma unroll
             for (uint32_t at = 0; at < USUAL; at += 32 * 16) copy(at + lane * 16);
@@ -398,8 +433,8 @@ template <class Cache, bool EXPERTS, bool RECURS> struct Filler {
 
 // A filling warp, the `filler`-th of them. The first weights set out before it is known which slots are seen; nothing
 // of the cache does; and of experts nothing before they are chosen.
-template <class Cache, bool EXPERTS, bool RECURS>
-__device__ inline void fill_rings(Filler<Cache, EXPERTS, RECURS> f, uint32_t slots, uint32_t barriers,
+template <class Cache, bool EXPERTS, DecodeOthers OTHERS>
+__device__ inline void fill_rings(Filler<Cache, EXPERTS, OTHERS> f, uint32_t slots, uint32_t barriers,
                                   int filler) {
     const DecodeArguments &a = f.a;
     constexpr int EACH = DECODE_WARPS / DECODE_FILLERS;

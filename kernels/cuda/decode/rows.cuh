@@ -156,6 +156,7 @@ struct PhaseOfLayer {
     const DecodeLayer &l;
     int phase, layer;
     const DecodeGated *gated; // where layers recur
+    const DecodeKind *kind;   // where layers are of two kinds
 };
 
 // What is added to a row's product, or to those of a gate and an up: biases. That of down of experts is every chosen
@@ -197,7 +198,7 @@ struct PhaseInput {
 
 // The rows of a phase that are this warp's, in groups, in the order in which its ring brings them. After a group
 // lane r holds row r (of pairs, lane r pair r), and publishes it.
-template <DecodeCacheKind KIND, DecodeFormats FORMATS, bool EXPERTS, bool CARDS, bool RECURS>
+template <DecodeCacheKind KIND, DecodeFormats FORMATS, bool EXPERTS, bool CARDS, DecodeOthers OTHERS>
 __device__ inline void gemv_rows(const DecodeArguments &a, const PhaseOfLayer &at, const PhaseInput &in,
                                  const ChosenExperts &chosen, Ring &ring) {
     const Input &x = in.x;
@@ -206,15 +207,21 @@ __device__ inline void gemv_rows(const DecodeArguments &a, const PhaseOfLayer &a
     const int phase = at.phase;
     const unsigned round = a.round + at.layer + 1;
     const DecodePhaseShape &p = a.phases[phase];
+    constexpr bool RECURS = OTHERS == DECODE_RECURS, KINDS = OTHERS == DECODE_KINDS;
     const DecodeGated *of_qkv = RECURS && phase == PHASE_QKV ? at.gated : NULL;
-    const int cols = RECURS && phase == PHASE_OUT && at.gated->recurs ? a.state_width : p.cols;
-    const int n_units = RECURS && of_qkv ? of_qkv->units() : p.units, lane = threadIdx.x % 32,
-              stride = gridDim.x * DECODE_WARPS;
+    const QkvRows parts = qkv_rows<OTHERS>(a, at.kind);
+    const int cols = RECURS && phase == PHASE_OUT && at.gated->recurs ? a.state_width
+                     : KINDS && phase == PHASE_OUT                    ? parts.q
+                                                                      : p.cols;
+    const int n_units = RECURS && of_qkv              ? of_qkv->units()
+                        : KINDS && phase == PHASE_QKV ? parts.all()
+                                                      : p.units,
+              lane = threadIdx.x % 32, stride = gridDim.x * DECODE_WARPS;
     const bool last = phase == PHASE_LOGITS, pairs = phase == PHASE_GATE_UP;
     const bool split = !RECURS && phase == PHASE_QKV && l.split_qkv;
     const int at_once = pairs ? ROWS_AT_ONCE / 2 : ROWS_AT_ONCE; // units
     const bool shared = CARDS && (phase == PHASE_OUT || phase == PHASE_DOWN);
-    const bool halved = decode_halves<KIND, CARDS, RECURS>() && a.is_halved(phase);
+    const bool halved = decode_halves<KIND, CARDS, OTHERS>() && a.is_halved(phase);
     const bool adds =
         !CARDS && !halved && ((phase == PHASE_OUT && !l.out_post) || (phase == PHASE_DOWN && !l.down_post));
     int format = last ? a.output.format : l.rows[phase].format;
@@ -222,7 +229,7 @@ __device__ inline void gemv_rows(const DecodeArguments &a, const PhaseOfLayer &a
 #pragma unroll 1
     for (int unit = threadIdx.x / 32 * gridDim.x + blockIdx.x, units = 0; unit < n_units;
          unit += units * stride) {
-        int end = split ? end_of_part(a, unit) : n_units;
+        int end = split ? parts.end_of_part(unit) : n_units;
         if (RECURS && of_qkv) {
             int part = 0;
             while (unit >= of_qkv->ends[part]) part++;
@@ -243,7 +250,7 @@ __device__ inline void gemv_rows(const DecodeArguments &a, const PhaseOfLayer &a
         if (!last && publishes && !(halved && mine & 1)) // a row's first half has its bias
             add = row_bias<EXPERTS>(a, at, chosen, halved ? mine >> 1 : mine);
         if (adds && publishes) add.first += residual[mine];
-        if (split && unit >= a.q_dim) format = unit < a.q_dim + a.kv_dim ? l.k.format : l.v.format;
+        if (split && unit >= parts.q) format = unit < parts.q + parts.kv ? l.k.format : l.v.format;
         const int rows = pairs ? 2 * units : units;
         gemv_group<KIND, FORMATS, EXPERTS>(format, rows, p, cols, x, ring, s);
         if (!publishes) continue;

@@ -1,7 +1,24 @@
 // Kinds of layers: latents, sinks, norms and windows of families, gates behind attention.
 #include "tests/gpu/cases/cases.h"
 
+// Two kinds of layers: heads of 256 behind a window, and of 512.
+#define TWO_KINDS                                                                                            \
+    .rotary_dim = 512, .window_rope = true, .qk_norm = true, .post_norm = true, .gelu = true, F16KV
 static const Case CASES[] = {
+    {"bf16 two kinds", DTYPE_BF16, 512, 8, 4, 256, 768, 301, TWO_KINDS, .wide_kv = 2, .window = 200,
+     .past = 1500, .n_tokens = 1, LAYOUT(2, 64), .whole = true},
+    {"q4_0 two kinds, one KV head", DTYPE_Q4_0, 1024, 16, 2, 256, 1536, 301, TWO_KINDS, .wide_kv = 1,
+     .window = 60, .past = 90, .n_tokens = 1, LAYOUT(2, 64), .logit_cap = 3},
+    {"q8_0 two kinds, evicted", DTYPE_Q8_0, 512, 8, 4, 256, 768, 301, TWO_KINDS, .wide_kv = 2, .window = 300,
+     .past = 900, .n_tokens = 2, LAYOUT(2, 64), .n_sinks = 70, .n_evicted = 100, .whole = true},
+    {"q4_k two kinds, v in q6_k", DTYPE_Q4_K, 512, 4, 2, 256, 768, 301, TWO_KINDS, .wide_kv = 1,
+     .v_type = DTYPE_Q6_K, .window = 40, .past = 700, .n_tokens = 3, LAYOUT(2, 128), .whole = true},
+    {"f16 two kinds, a long cache", DTYPE_F16, 512, 8, 4, 256, 768, 301, TWO_KINDS, .wide_kv = 2,
+     .window = 1000, .past = 9000, .n_tokens = 1, LAYOUT(2, 64), .whole = true},
+    {"bf16 two kinds, tiles", DTYPE_BF16, 512, 8, 4, 256, 768, 301, TWO_KINDS, .wide_kv = 2, .window = 70,
+     .past = 200, .n_tokens = 150, LAYOUT(2, 64), .whole = true},
+    {"bf16 two kinds, rows", DTYPE_BF16, 512, 8, 4, 256, 768, 301, TWO_KINDS, .wide_kv = 2, .window = 70,
+     .past = 700, .n_tokens = 5, .n_rows = 5, LAYOUT(2, 64)},
 #define LATENT(n, low, p, v) .rank = (n), .q_rank = (low), .plain = (p), .value = (v)
 #define LATENT_512 .rotary_dim = 64, .interleaved = true
     {"f32 latent", DTYPE_F32, 64, 4, 1, 56, 96, 257, .rotary_dim = 16, LATENT(40, 24, 24, 16), .past = 45,

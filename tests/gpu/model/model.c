@@ -233,8 +233,17 @@ static void fill_delta(TestModel *model, const Case *c, LayerWeights *l, uint64_
     l->wo = fill(model, c->type, c->hidden, values, (Spread){1 / sqrtf((float)values), 0}, state);
 }
 
+static LayerHeads heads_of(const Case *c, int layer) {
+    const bool wide = c->wide_kv > 0 && layer == 1;
+    return (LayerHeads){.n_kv_heads = wide ? c->wide_kv : c->n_kv_heads,
+                        .head_dim = wide ? 512 : c->head_dim,
+                        .lender = layer,
+                        .recurs = recurs(c, layer)};
+}
+
 static void fill_heads(TestModel *model, const Case *c, LayerWeights *l, uint64_t *state) {
-    const int64_t q = (int64_t)c->n_heads * c->head_dim, kv = (int64_t)c->n_kv_heads * c->head_dim;
+    const LayerHeads heads = heads_of(c, l->index);
+    const int64_t q = (int64_t)c->n_heads * heads.head_dim, kv = (int64_t)heads.n_kv_heads * heads.head_dim;
     const float in = 1 / sqrtf((float)c->hidden);
     if (c->rank) {
         fill_latent(model, c, l, state);
@@ -248,16 +257,19 @@ static void fill_heads(TestModel *model, const Case *c, LayerWeights *l, uint64_
     l->wk = fill(model, c->type, kv, c->hidden, (Spread){2 * in, 0}, state);
     l->wv = fill(model, c->v_type ? c->v_type : c->type, kv, c->hidden, (Spread){in, 0}, state);
     l->wo = fill(model, c->type, c->hidden, q, (Spread){1 / sqrtf((float)q), 0}, state);
+    if (c->wide_kv) l->v_norm = fill(model, DTYPE_F32, 1, heads.head_dim, (Spread){0.1f, 1}, state);
+    if (c->wide_kv) l->x_scale = l->index ? 0.6f : 1.3f;
     if (!c->gate) return;
     l->attn_gate = fill(model, c->type, q, c->hidden, (Spread){2 * in, 0}, state);
     if (c->bias) l->attn_gate_bias = fill(model, DTYPE_F32, 1, q, (Spread){1, 0}, state);
 }
 
 static void fill_layer(TestModel *model, const Case *c, LayerWeights *l, uint64_t *state) {
-    int64_t q = (int64_t)c->n_heads * c->head_dim, kv = (int64_t)c->n_kv_heads * c->head_dim;
-    float in = 1 / sqrtf((float)c->hidden);
     memset(l, 0, sizeof *l);
     l->index = (int)(l - model->layers);
+    const LayerHeads heads = heads_of(c, l->index);
+    const int64_t q = (int64_t)c->n_heads * heads.head_dim, kv = (int64_t)heads.n_kv_heads * heads.head_dim;
+    const float in = 1 / sqrtf((float)c->hidden);
     const bool attends = !recurs(c, l->index);
     if (c->activation == ACTIVATION_XIELU) {
         const float more = l == &model->layers[0] ? 0 : 0.7f; // layers differ
@@ -296,8 +308,8 @@ static void fill_layer(TestModel *model, const Case *c, LayerWeights *l, uint64_
     if (c->out_bias) l->bo = fill(model, DTYPE_F32, 1, c->hidden, (Spread){0.5f, 0}, state);
     if (attends && (c->qk_norm || c->row_norm || c->head_norms)) {
         const bool whole = c->row_norm || c->head_norms;
-        l->q_norm = fill(model, DTYPE_F32, 1, whole ? q : c->head_dim, (Spread){0.1f, 1}, state);
-        l->k_norm = fill(model, DTYPE_F32, 1, whole ? kv : c->head_dim, (Spread){0.1f, 1}, state);
+        l->q_norm = fill(model, DTYPE_F32, 1, whole ? q : heads.head_dim, (Spread){0.1f, 1}, state);
+        l->k_norm = fill(model, DTYPE_F32, 1, whole ? kv : heads.head_dim, (Spread){0.1f, 1}, state);
     }
 }
 
@@ -356,13 +368,12 @@ void model_fill(TestModel *model, const Case *c, uint64_t seed) {
                  .magnitude = 1,
                  .n_tables = c->window_rope ? 2 : 1,
                  .two_dimensional = c->prefix > 0,
+                 .other_rotary_dim = c->wide_kv ? c->head_dim : 0,
                  .other_magnitude = 1.1,
                  .of_layers = c->window_rope || c->still ? model->ropes : NULL},
     };
-    for (int l = 0; l < TEST_LAYERS; l++)
-        model->heads[l] = (LayerHeads){
-            .n_kv_heads = c->n_kv_heads, .head_dim = c->head_dim, .lender = l, .recurs = recurs(c, l)};
-    if (c->gate || c->delta) model->shape.heads_of_layers = model->heads;
+    for (int l = 0; l < TEST_LAYERS; l++) model->heads[l] = heads_of(c, l);
+    if (c->gate || c->delta || c->wide_kv) model->shape.heads_of_layers = model->heads;
     if (c->delta) model->shape.delta = *c->delta;
     model->shape.fp8_inputs = c->fp8, model->input_scale = c->input_scale;
     for (int l = 0; l < TEST_LAYERS; l++) fill_layer(model, c, &model->layers[l], &seed);

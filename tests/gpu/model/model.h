@@ -48,6 +48,9 @@ typedef struct Case {
     Fp8Inputs fp8;     // of E4M3, whose scales then suit; the head is in f16
     float input_scale; // likewise: fixed
     bool gate;         // behind attention
+    // > 0: the second layer has heads of 512, so many for keys, whose rows are as wide as the first one's; values have norms, and
+    // x is scaled at the ends of layers.
+    int wide_kv;
     // Layers that recur, those of the bits set; w_beta and w_decay are of rate_type, where that is not 0, or of F32.
     const DeltaRule *delta;
     int recurs;
@@ -61,7 +64,7 @@ typedef struct TestModel {
     HeadWeights head;
     double *inv_freq;
     int ropes[TEST_LAYERS];
-    LayerHeads heads[TEST_LAYERS]; // of cases with a gate or with layers that recur
+    LayerHeads heads[TEST_LAYERS]; // of cases with a gate, with layers that recur or of two kinds
     float input_scale;
     void *memory[128]; // what was allocated
     int n_memory;

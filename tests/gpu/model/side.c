@@ -187,6 +187,9 @@ static void fill_side(Side *s, const Case *c, const TestModel *m, int n_slots) {
         s->kv[l] = kv_layout_layer(&s->layout, s->cache, s->scale, l);
         s->kv[l].rotate_keys = c->rotate;
         s->kv[l].rope = m->shape.rope.of_layers ? m->shape.rope.of_layers[l] : 0;
+        if (!c->wide_kv) continue;
+        s->kv[l].n_kv_heads = m->heads[l].n_kv_heads;
+        s->kv[l].head_dim = m->heads[l].head_dim, s->kv[l].head_stride = m->heads[l].head_dim;
     }
     if (c->delta) enter_states(s, c);
     if (c->sinks) enter_sinks(s, c);
