@@ -190,13 +190,21 @@ __device__ inline float load_input(const DecodeArguments &a, const InputSource &
 }
 
 // The same where what comes is normed before it is added: of at most TURNS turns, which stay in registers until their
-// mean square is known. Apart from the rest, whose registers it would take.
+// mean square is known; weights of both norms come before that. SCALES: x is then scaled.
 template <int TURNS, bool SCALES>
-__device__ __noinline__ float load_added_input(float eps, InputSource s, Input x, float *residual,
-                                               float *sums) {
-    float squares = 0;
+__device__ __forceinline__ float take_added_input(float eps, const InputSource &s, const Input &x,
+                                                  float *residual, float *sums) {
     const int mine = threadIdx.x * 4;
+    const float4 ones = make_float4(1, 1, 1, 1);
+    float squares = 0;
     uint4 v[TURNS];
+    float4 posts[TURNS], norms[TURNS];
+#pragma unroll
+    for (int t = 0; t < TURNS; t++) {
+        const bool there = t * INPUT_SPAN + mine < s.cols;
+        posts[t] = there ? __ldg((const float4 *)(s.post + t * INPUT_SPAN + mine)) : ones;
+        norms[t] = there && s.norm ? __ldg((const float4 *)(s.norm + t * INPUT_SPAN + mine)) : ones;
+    }
     await(s.counter, s.target);
     receive_turns(s, mine, v);
 #pragma unroll
@@ -210,32 +218,38 @@ __device__ __noinline__ float load_added_input(float eps, InputSource s, Input x
     sync_warps();
     const float scale = rsqrtf(__fdividef(sum_of_warps(sums), (float)s.cols) + eps);
     squares = 0;
+    float4 all[TURNS];
+    int at[TURNS];
 #pragma unroll
     for (int t = 0; t < TURNS; t++) {
-        const int i = t * INPUT_SPAN + mine;
-        if (t * INPUT_SPAN >= s.cols) continue; // for all threads
+        const int i = at[t] = t * INPUT_SPAN + mine;
         float4 f = make_float4(0, 0, 0, 0);
         if (i < s.cols) {
-            float4 y = carried_4(v[t]), u = __ldg((const float4 *)(s.post + i));
+            const float4 y = carried_4(v[t]), u = posts[t], w = norms[t];
             f = *(const float4 *)(residual + i);
             f = make_float4(f.x + y.x * scale * u.x, f.y + y.y * scale * u.y, f.z + y.z * scale * u.z,
                             f.w + y.w * scale * u.w);
             if (SCALES) f = make_float4(f.x * s.x_scale, f.y * s.x_scale, f.z * s.x_scale, f.w * s.x_scale);
             *(float4 *)(residual + i) = f;
-            if (s.norm) {
-                float4 w = __ldg((const float4 *)(s.norm + i));
-                squares += f.x * f.x + f.y * f.y + f.z * f.z + f.w * f.w;
-                f = make_float4(f.x * w.x, f.y * w.y, f.z * w.z, f.w * w.w);
-            }
+            squares += f.x * f.x + f.y * f.y + f.z * f.z + f.w * f.w;
+            f = make_float4(f.x * w.x, f.y * w.y, f.z * w.z, f.w * w.w);
         }
         if (s.floats && i < s.cols) *(float4 *)(x.floats + float_index(i)) = f;
-        if (s.quants) store_quants<1>(x, &f, &i, s.cols);
-        if (s.halves) store_halves(x, f, i, s.cols);
+        if (s.halves && t * INPUT_SPAN < s.cols) store_halves(x, f, i, s.cols);
+        all[t] = f;
     }
+    if (s.quants) store_quants<TURNS>(x, all, at, s.cols);
     squares = warp_sum(squares);
     if (threadIdx.x % 32 == 0) sums[16 + threadIdx.x / 32] = squares;
     sync_warps();
     return s.norm ? rsqrtf(__fdividef(sum_of_warps(sums + 16), (float)s.cols) + eps) : 1;
+}
+
+// Apart from the rest, whose registers it would take.
+template <int TURNS>
+__device__ __noinline__ float load_added_input(float eps, InputSource s, Input x, float *residual,
+                                               float *sums) {
+    return take_added_input<TURNS, false>(eps, s, x, residual, sums);
 }
 
 // The same for W8: a row of integers by its largest magnitude, which is known when all of the input is there. Of

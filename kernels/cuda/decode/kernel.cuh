@@ -297,8 +297,10 @@ __global__ void __launch_bounds__(DECODE_ALL_THREADS, 1)
                 else if (RECURS && phase == PHASE_OUT && here.gated->gate != GATE_NONE)
                     scale = load_gated_input<GATED_TURNS>(a, *here.gated, from, x, sums);
                 else
-                    scale = !RECURS && from.post
-                                ? load_added_input<ADDED_TURNS, KINDS>(a.eps, from, x, residual, sums)
+                    scale = KINDS && from.post
+                                ? take_added_input<ADDED_TURNS, true>(a.eps, from, x, residual, sums)
+                            : OTHERS == DECODE_ALIKE && from.post
+                                ? load_added_input<ADDED_TURNS>(a.eps, from, x, residual, sums)
                             : from.whole ? load_whole_input<WHOLE_TURNS, RECURS>(a, from, x, residual, sums)
                                          : load_input<TURNS, EXPERTS>(a, from, x, residual, sums);
                 if (EXPERTS && phase == PHASE_ROUTE) sums[ROUTED_SCALE] = scale;
