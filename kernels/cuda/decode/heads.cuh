@@ -19,6 +19,7 @@ struct AlikeHeads {
     __device__ int n_splits() const { return a.n_splits; }
     __device__ int split_slots() const { return a.split_slots; }
     __device__ int combine_elements() const { return a.combine_elements; }
+    __device__ static int most_streams() { return DECODE_WARPS; }
     __device__ int head_of(int e) const { return e * a.head_factor >> 22; } // of the group's element e
     __device__ int64_t slot_stride() const { return a.head_dim; }
     __device__ int64_t head_stride() const { return a.cache.head_stride; }
@@ -44,6 +45,7 @@ template <int KIND> struct KindHeads {
     __device__ int n_splits() const { return own().n_splits; }
     __device__ int split_slots() const { return own().split_slots; }
     __device__ int combine_elements() const { return own().combine_elements; }
+    __device__ int most_streams() const { return own().streams; }
     __device__ static int head_of(int e) { return e / DIM; }
     __device__ int64_t slot_stride() const { return own().slot_stride; }
     __device__ int64_t head_stride() const { return own().head_stride; }

@@ -60,7 +60,7 @@ __device__ inline CacheShare share_of_cache(const Heads &heads, const uint32_t *
     c.pieces =
         rounds && a.feeds_back ? (feedback_floats(a.head_dim) + FEEDBACK_PIECE - 1) / FEEDBACK_PIECE : 0;
     c.parts = (heads.group() + HEADS - 1) / HEADS;
-    c.streams = (DECODE_WARPS - (rounds ? 1 : 0)) / c.parts;
+    c.streams = min((DECODE_WARPS - (rounds ? 1 : 0)) / c.parts, heads.most_streams());
     int prefix = a.n_evicted > 0 ? min(max(a.n_sinks - c.begin, 0), c.end - c.begin) : 0;
     c.sinks = (prefix + c.chunk_slots - 1) / c.chunk_slots;
     c.twice = prefix % c.chunk_slots != 0 && prefix < c.end - c.begin;

@@ -45,6 +45,8 @@ static void choose_splits(const Decoder *d, DecodeArguments *a) {
         h->split_slots = slots_of_split(n, h->group, chunk * USUAL_DIM / (k ? WIDE_DIM : USUAL_DIM), most);
         h->n_splits = splits_of(n, h->split_slots);
         h->combine_elements = (h->q_dim / h->n_kv_heads + h->n_splits - 1) / h->n_splits;
+        // Of heads of 512 a stream's sums are as large as three stages of a ring.
+        h->streams = k == 0 || h->split_slots > 256 ? 16 : h->split_slots > 64 ? 2 : 1;
     }
 }
 
@@ -135,7 +137,7 @@ static bool lay_out_shared(const CudaBackend *cuda, DecodeArguments *a, const De
     if (a->gated) attend = max(attend, 3 * RECUR_MOST_DIM * (int)sizeof(float));
     if (wide) {
         const int group = wide->group, of_wide = (group + heads - 1) / heads;
-        n_parts = max(n_parts, of_wide), streams = warps / max(of_wide, 1);
+        n_parts = max(n_parts, of_wide), streams = min(warps / max(of_wide, 1), wide->streams);
         attend = max(attend, ((group + 2 + streams * group + (a->n_evicted > 0 ? group : 0)) * WIDE_DIM +
                               2 * (streams + 2) * group) *
                                  4);
