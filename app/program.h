@@ -8,7 +8,7 @@
 #include "app/options/options.h"
 #include "app/process/exit_status.h"
 #include "app/settings/settings.h"
-#include "app/terminal/screen.h"
+#include "app/terminal/screen/screen.h"
 #include "kernels/base/path.h"
 
 enum { PROGRAM_TEXT_LIMIT = 1 << 30 }; // bytes of a text that a tool reads

@@ -8,7 +8,7 @@
 #include "app/record/journal.h"
 #include "app/record/transcript.h"
 #include "app/settings/settings.h"
-#include "app/terminal/screen.h"
+#include "app/terminal/screen/screen.h"
 #include "engine/talk/conversation.h"
 
 typedef struct Chat Chat;

@@ -1,7 +1,7 @@
 #include "app/chat/view.h"
 
 #include "app/chat/chat_internal.h"
-#include "app/terminal/page.h"
+#include "app/terminal/screen/page.h"
 #include "app/terminal/token_shown.h"
 #include "engine/cache/kv_cache.h"
 #include "kernels/base/text/utf8.h"

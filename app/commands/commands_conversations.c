@@ -3,7 +3,7 @@
 #include "app/commands/commands_internal.h"
 #include "app/record/attachment.h"
 #include "app/record/journal_list.h"
-#include "app/terminal/page.h"
+#include "app/terminal/screen/page.h"
 #include "app/terminal/text_shown.h"
 
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 // /help: the commands in groups, one of them, or all with a line each.
 #include "app/commands/commands_internal.h"
-#include "app/terminal/page.h"
+#include "app/terminal/screen/page.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -3,7 +3,7 @@
 #include "app/chat/replay.h"
 #include "app/chat/report.h"
 #include "app/chat/view.h"
-#include "app/terminal/page.h"
+#include "app/terminal/screen/page.h"
 #include "app/terminal/text_shown.h"
 #include "app/terminal/token_shown.h"
 #include "engine/talk/alternatives.h"

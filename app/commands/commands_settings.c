@@ -1,7 +1,7 @@
 // Commands that change settings: set, reset, config, seed.
 #include "config/config_unknown.h"
 #include "app/commands/commands_internal.h"
-#include "app/terminal/page.h"
+#include "app/terminal/screen/page.h"
 #include "app/terminal/text_shown.h"
 
 #include <ctype.h>

@@ -3,7 +3,7 @@
 #include "app/chat/way.h"
 #include "app/commands/commands_internal.h"
 #include "app/record/attachment.h"
-#include "app/terminal/page.h"
+#include "app/terminal/screen/page.h"
 #include "app/terminal/text_shown.h"
 #include "kernels/base/text/quote.h"
 

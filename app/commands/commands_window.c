@@ -1,7 +1,7 @@
 // Commands around the context window: context, overflow, forget.
 #include "app/commands/commands_internal.h"
 #include "app/record/attachment.h"
-#include "app/terminal/page.h"
+#include "app/terminal/screen/page.h"
 #include "app/terminal/text_shown.h"
 #include "app/chat/report.h"
 #include "app/chat/window.h"

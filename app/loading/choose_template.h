@@ -3,7 +3,7 @@
 #define PALAVER_APP_LOADING_CHOOSE_TEMPLATE_H
 
 #include "app/settings/settings.h"
-#include "app/terminal/screen.h"
+#include "app/terminal/screen/screen.h"
 #include "engine/engine.h"
 #include "tokenizer/chat/chat_template.h"
 

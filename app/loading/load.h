@@ -3,7 +3,7 @@
 #define PALAVER_APP_LOADING_LOAD_H
 
 #include "app/settings/settings.h"
-#include "app/terminal/screen.h"
+#include "app/terminal/screen/screen.h"
 #include "engine/engine.h"
 #include "engine/model/model.h"
 

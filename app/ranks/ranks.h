@@ -3,7 +3,7 @@
 #define PALAVER_APP_RANKS_RANKS_H
 
 #include "app/settings/settings.h"
-#include "app/terminal/screen.h"
+#include "app/terminal/screen/screen.h"
 
 // What the pointers of an EngineWorld point to.
 typedef struct RanksText {

@@ -4,7 +4,7 @@
 #define PALAVER_APP_SETTINGS_H
 
 #include "app/terminal/encoding.h"
-#include "app/terminal/screen.h"
+#include "app/terminal/screen/screen.h"
 #include "config/config.h"
 #include "engine/talk/conversation.h"
 

@@ -2,7 +2,7 @@
 
 #include "app/models/facts.h"
 #include "app/models/models.h"
-#include "app/terminal/page.h"
+#include "app/terminal/screen/page.h"
 #include "app/terminal/text_shown.h"
 #include "kernels/base/text/format.h"
 #include "kernels/base/text/json.h"

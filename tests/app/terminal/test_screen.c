@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "app/terminal/screen.h"
+#include "app/terminal/screen/screen.h"
 #include "app/terminal/editor/keys.h"
 #include "app/terminal/text_shown.h"
 #include "app/terminal/turn_lines.h"

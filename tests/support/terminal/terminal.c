@@ -12,7 +12,7 @@
 
 #include "app/terminal/editor/completion.h"
 #include "app/terminal/editor/editor.h"
-#include "app/terminal/screen.h"
+#include "app/terminal/screen/screen.h"
 #include "app/terminal/text_shown.h"
 #include "tests/support/test.h"
 

@@ -2,7 +2,7 @@
 #ifndef PALAVER_APP_PAGE_H
 #define PALAVER_APP_PAGE_H
 
-#include "app/terminal/screen.h"
+#include "app/terminal/screen/screen.h"
 
 #include <stdio.h>
 

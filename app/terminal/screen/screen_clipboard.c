@@ -1,5 +1,5 @@
 // The clipboard of the terminal, also at the far end of ssh: ESC ] 52 ; c ; BASE64 BEL.
-#include "app/terminal/screen_internal.h"
+#include "app/terminal/screen/screen_internal.h"
 
 #include <errno.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 // A long text, window by window.
-#include "app/terminal/screen_internal.h"
+#include "app/terminal/screen/screen_internal.h"
 #include "app/terminal/tty.h"
 
 #include <string.h>

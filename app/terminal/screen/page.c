@@ -1,4 +1,4 @@
-#include "app/terminal/page.h"
+#include "app/terminal/screen/page.h"
 
 #include "app/terminal/text_shown.h"
 

@@ -4,7 +4,7 @@
 #define PALAVER_APP_SCREEN_INTERNAL_H
 
 #include "app/markdown/markdown.h"
-#include "app/terminal/screen.h"
+#include "app/terminal/screen/screen.h"
 #include "app/terminal/text_shown.h"
 
 typedef struct Progress {

@@ -1,5 +1,5 @@
 // Replies: bytes to a pipe or a file, what a person can read to a terminal.
-#include "app/terminal/screen_internal.h"
+#include "app/terminal/screen/screen_internal.h"
 #include "app/terminal/tty.h"
 
 #include <errno.h>

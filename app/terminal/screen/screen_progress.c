@@ -1,4 +1,4 @@
-#include "app/terminal/screen_internal.h"
+#include "app/terminal/screen/screen_internal.h"
 
 #include "kernels/base/clock.h"
 #include "kernels/base/text/format.h"

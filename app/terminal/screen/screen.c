@@ -1,4 +1,4 @@
-#include "app/terminal/screen.h"
+#include "app/terminal/screen/screen.h"
 
 #include <errno.h>
 #include <langinfo.h>
@@ -9,7 +9,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "app/terminal/screen_internal.h"
+#include "app/terminal/screen/screen_internal.h"
 #include "kernels/base/file.h"
 
 // ---- opening -------------------------------------------------------------------------------------------

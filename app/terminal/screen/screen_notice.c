@@ -1,6 +1,6 @@
 // Notices: lines to stderr, wrapped at a terminal's edge. What says that there is no memory must not need any: nothing
 // here asks for some, but for a notice that is longer than its room.
-#include "app/terminal/screen_internal.h"
+#include "app/terminal/screen/screen_internal.h"
 
 #include <stdarg.h>
 #include <stdio.h>
