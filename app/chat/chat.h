@@ -6,7 +6,7 @@
 #include "app/chat/thoughts.h"
 #include "app/options/options.h"
 #include "app/record/journal.h"
-#include "app/record/transcript.h"
+#include "app/record/transcript/transcript.h"
 #include "app/settings/settings.h"
 #include "app/terminal/screen/screen.h"
 #include "engine/talk/conversation.h"

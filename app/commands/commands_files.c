@@ -5,7 +5,7 @@
 #include "app/record/attachment.h"
 #include "app/record/export.h"
 #include "app/record/import.h"
-#include "app/record/transcript_salvage.h"
+#include "app/record/transcript/transcript_salvage.h"
 #include "app/terminal/text_shown.h"
 #include "kernels/base/file.h"
 

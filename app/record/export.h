@@ -2,7 +2,7 @@
 #ifndef PALAVER_APP_EXPORT_H
 #define PALAVER_APP_EXPORT_H
 
-#include "app/record/transcript.h"
+#include "app/record/transcript/transcript.h"
 
 typedef enum ExportForm {
     EXPORT_MD,    // headings and texts

@@ -2,7 +2,7 @@
 #ifndef PALAVER_APP_IMPORT_H
 #define PALAVER_APP_IMPORT_H
 
-#include "app/record/transcript.h"
+#include "app/record/transcript/transcript.h"
 
 // Whether a file [size] holds a conversation in that form, rather than a log of records.
 bool import_is_export(const char *text, size_t size);

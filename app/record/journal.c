@@ -1,7 +1,7 @@
 #include "app/record/journal.h"
 
 #include "app/record/journal_list.h"
-#include "app/record/transcript_salvage.h"
+#include "app/record/transcript/transcript_salvage.h"
 #include "app/terminal/text_shown.h"
 #include "kernels/base/file.h"
 

@@ -11,7 +11,7 @@
 #ifndef PALAVER_APP_JOURNAL_H
 #define PALAVER_APP_JOURNAL_H
 
-#include "app/record/transcript.h"
+#include "app/record/transcript/transcript.h"
 #include "kernels/base/status.h"
 
 #include <stdbool.h>

@@ -1,6 +1,6 @@
 #include "app/record/journal_list.h"
 
-#include "app/record/transcript_salvage.h"
+#include "app/record/transcript/transcript_salvage.h"
 #include "app/terminal/text_shown.h"
 #include "kernels/base/array.h"
 #include "kernels/base/text/nearest.h"

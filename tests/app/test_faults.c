@@ -4,7 +4,7 @@
 // The program is one whose calls fail as FAULT asks (tests/faults/inject.c). A first run records which calls there are
 // and from where; then some 100 runs of each talk have a fault each. FAULTS=sites makes every place fail once,
 // FAULTS=all every call.
-#include "app/record/transcript.h"
+#include "app/record/transcript/transcript.h"
 #include "tests/support/runs/batch.h"
 #include "tests/support/runs/faults.h"
 #include "tests/support/files.h"

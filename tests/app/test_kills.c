@@ -1,5 +1,5 @@
 // kill -9 at any moment: what was finished and said to be finished is in the journal, and the talk goes on from there.
-#include "app/record/transcript.h"
+#include "app/record/transcript/transcript.h"
 #include "tests/support/files.h"
 #include "tests/support/program.h"
 #include "tests/support/test.h"

@@ -2,7 +2,7 @@
 // transcript, and what is read of it is written again and read back equal.
 #include "app/commands/commands.h"
 #include "app/record/export.h"
-#include "app/record/transcript.h"
+#include "app/record/transcript/transcript.h"
 #include "app/terminal/text_shown.h"
 #include "app/terminal/turn_lines.h"
 

@@ -1,6 +1,6 @@
 // The tree of turns by itself: names, ways, undo and redo, what has left the window on which way.
 #include "tests/support/test.h"
-#include "app/record/tree.h"
+#include "app/record/transcript/tree.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 #ifndef PALAVER_TESTS_RANK_PROCESS_H
 #define PALAVER_TESTS_RANK_PROCESS_H
 
-#include "app/record/transcript.h"
+#include "app/record/transcript/transcript.h"
 #include "tests/support/files.h"
 
 #include <sys/types.h>

@@ -2,7 +2,7 @@
 #ifndef PALAVER_TESTS_TRANSCRIPTS_H
 #define PALAVER_TESTS_TRANSCRIPTS_H
 
-#include "app/record/transcript.h"
+#include "app/record/transcript/transcript.h"
 
 extern const TranscriptHeader TRANSCRIPT_HEADER;
 

@@ -1,6 +1,6 @@
 // Reading records: every field of a journal is checked before it is used.
-#include "app/record/fields.h"
-#include "app/record/transcript_internal.h"
+#include "app/record/transcript/fields.h"
+#include "app/record/transcript/transcript_internal.h"
 #include "kernels/base/array.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-#include "app/record/transcript_internal.h"
+#include "app/record/transcript/transcript_internal.h"
 #include "kernels/base/array.h"
 #include "app/terminal/text_shown.h"
 #include "kernels/base/text/json.h"

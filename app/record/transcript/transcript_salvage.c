@@ -1,7 +1,7 @@
 // What is whole of a damaged log: every record that can still be read, with the turns under the names that they get.
-#include "app/record/transcript_salvage.h"
+#include "app/record/transcript/transcript_salvage.h"
 
-#include "app/record/transcript_internal.h"
+#include "app/record/transcript/transcript_internal.h"
 #include "app/terminal/text_shown.h"
 #include "kernels/base/array.h"
 #include "kernels/base/text/utf8.h"

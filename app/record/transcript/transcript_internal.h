@@ -2,7 +2,7 @@
 #ifndef PALAVER_APP_TRANSCRIPT_INTERNAL_H
 #define PALAVER_APP_TRANSCRIPT_INTERNAL_H
 
-#include "app/record/transcript.h"
+#include "app/record/transcript/transcript.h"
 
 #include <jansson.h>
 

@@ -2,7 +2,7 @@
 #ifndef PALAVER_APP_FIELDS_H
 #define PALAVER_APP_FIELDS_H
 
-#include "app/record/transcript_internal.h"
+#include "app/record/transcript/transcript_internal.h"
 
 Status fields_wrong(Error *error, const char *field, const char *wanted);
 // A copy of a string field with its size; `fallback` (may be NULL: required) where it is missing. Only a model says zero

@@ -29,7 +29,7 @@
 #ifndef PALAVER_APP_TRANSCRIPT_H
 #define PALAVER_APP_TRANSCRIPT_H
 
-#include "app/record/tree.h"
+#include "app/record/transcript/tree.h"
 #include "engine/talk/conversation.h"
 #include "kernels/base/status.h"
 

@@ -1,4 +1,4 @@
-#include "app/record/tree.h"
+#include "app/record/transcript/tree.h"
 
 #include "kernels/base/array.h"
 

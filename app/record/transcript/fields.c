@@ -1,4 +1,4 @@
-#include "app/record/fields.h"
+#include "app/record/transcript/fields.h"
 
 #include <limits.h>
 #include <stdlib.h>
