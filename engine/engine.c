@@ -4,7 +4,7 @@
 #include "engine/backend.h"
 #include "engine/files/tokenizer_source.h"
 #include "engine/model/weights/conversion.h"
-#include "kernels/hosts/world.h"
+#include "kernels/hosts/world/world.h"
 #include "kernels/split/split.h"
 
 #include <stdio.h>

@@ -45,7 +45,7 @@ typedef enum Fp8Rounding { FP8_AS_MADE, FP8_ALWAYS, FP8_NEVER } Fp8Rounding;
 
 enum { DEVICE_LAYERS_FIT = -1 };
 
-// Which of several processes this is, that hold a model together (kernels/hosts/world.h).
+// Which of several processes this is, that hold a model together (kernels/hosts/world/world.h).
 typedef struct EngineWorld {
     int size, rank;                                 // size 0 or 1: alone
     const char *join;                               // HOST:PORT of rank 0

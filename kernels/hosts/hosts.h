@@ -10,7 +10,7 @@
 #ifndef PALAVER_KERNELS_HOSTS_HOSTS_H
 #define PALAVER_KERNELS_HOSTS_HOSTS_H
 
-#include "kernels/hosts/world.h"
+#include "kernels/hosts/world/world.h"
 
 // How rank 0 finds that another one's files are others than its own, of what it uses of them.
 typedef struct HostsFiles {

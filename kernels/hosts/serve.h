@@ -2,7 +2,7 @@
 #ifndef PALAVER_KERNELS_HOSTS_SERVE_H
 #define PALAVER_KERNELS_HOSTS_SERVE_H
 
-#include "kernels/hosts/world.h"
+#include "kernels/hosts/world/world.h"
 
 // What a rank has of a decoder. ServeOps.open() and load() fill it; close() releases it, and leaves NULLs.
 typedef struct ServePart {

@@ -1,7 +1,7 @@
-// How processes come together (kernels/hosts/world.h), each a thread here: who waits says so, who is turned away is named, and
+// How processes come together (kernels/hosts/world/world.h), each a thread here: who waits says so, who is turned away is named, and
 // who has begun to join and does not go on ends it soon.
 #include "kernels/base/clock.h"
-#include "kernels/hosts/world_internal.h"
+#include "kernels/hosts/world/world_internal.h"
 #include "tests/support/ranks/ranks.h"
 #include "tests/support/kernels/random.h"
 #include "tests/support/test.h"

@@ -3,7 +3,7 @@
 #ifndef PALAVER_KERNELS_HOSTS_WORLD_INTERNAL_H
 #define PALAVER_KERNELS_HOSTS_WORLD_INTERNAL_H
 
-#include "kernels/hosts/world.h"
+#include "kernels/hosts/world/world.h"
 
 #include <pthread.h>
 

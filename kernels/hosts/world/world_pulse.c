@@ -1,6 +1,6 @@
 // The pulse of a world: a thread that tells the others that this process is there, and hears the same of them.
 #include "kernels/base/clock.h"
-#include "kernels/hosts/world_internal.h"
+#include "kernels/hosts/world/world_internal.h"
 
 #include <errno.h>
 #include <poll.h>

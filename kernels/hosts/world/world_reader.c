@@ -1,6 +1,6 @@
 // What comes from rank 0, by a thread of its own: while this rank computes, the next messages arrive, so that rank 0 goes on
 // with the next step. How many steps it may be ahead, rank 0 sees to (world_await).
-#include "kernels/hosts/world_internal.h"
+#include "kernels/hosts/world/world_internal.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 // How a world comes together: rank 0 listens until all others are there, who look for it. Who waits longer than a moment says
 // for whom; who has come, or begun to, and is gone or silent is told of at once or within ten seconds, and waited for again.
 #include "kernels/base/clock.h"
-#include "kernels/hosts/world_internal.h"
+#include "kernels/hosts/world/world_internal.h"
 
 #include <errno.h>
 #include <poll.h>

@@ -4,7 +4,7 @@
 // What a rank is told behind a relay stays in its WireOut until the relay has come, so that its messages keep their order.
 // A rank's answers come in the order of what it was asked: its relays before anything else.
 #include "kernels/base/array.h"
-#include "kernels/hosts/world_internal.h"
+#include "kernels/hosts/world/world_internal.h"
 
 #include <poll.h>
 #include <stdio.h>

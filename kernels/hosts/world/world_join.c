@@ -2,7 +2,7 @@
 // has to be the same.
 #include "kernels/base/clock.h"
 #include "kernels/base/digest.h"
-#include "kernels/hosts/world_internal.h"
+#include "kernels/hosts/world/world_internal.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 // What rank 0 sends, by a thread for each other rank: while much is on its way, x of a piece of a prompt, rank 0 computes the
 // next one. Little goes at once, by the caller's thread, where nothing is waiting.
-#include "kernels/hosts/world_internal.h"
+#include "kernels/hosts/world/world_internal.h"
 
 #include <stdlib.h>
 #include <sys/socket.h>

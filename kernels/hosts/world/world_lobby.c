@@ -1,7 +1,7 @@
 // Who calls rank 0: all callers are heard side by side, so that who says nothing keeps nobody from joining. They are at most
 // LOBBY_MOST; of more the one that came first gives way, which has had its time.
 #include "kernels/base/clock.h"
-#include "kernels/hosts/world_internal.h"
+#include "kernels/hosts/world/world_internal.h"
 
 #include <errno.h>
 #include <poll.h>

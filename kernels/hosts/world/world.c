@@ -1,4 +1,4 @@
-#include "kernels/hosts/world_internal.h"
+#include "kernels/hosts/world/world_internal.h"
 
 #include <poll.h>
 #include <stdlib.h>

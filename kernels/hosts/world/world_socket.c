@@ -1,5 +1,5 @@
 // Sockets of a world: TCP, without delay.
-#include "kernels/hosts/world_internal.h"
+#include "kernels/hosts/world/world_internal.h"
 
 #include <errno.h>
 #include <fcntl.h>
