@@ -108,7 +108,7 @@ const EngineDispatch *engine_dispatch(const Engine *engine);
 const char *engine_backend_note(const Engine *engine);
 // Whether that one is there at all: on a machine that has none the note is nothing to be told unasked.
 bool engine_sees_better(const Engine *engine);
-// Why nothing is guessed of what comes next (engine/talk/drafts.h); NULL: it can be.
+// Why nothing is guessed of what comes next (engine/talk/drafts/drafts.h); NULL: it can be.
 const char *engine_cannot_draft(const Engine *engine);
 // Whether tokens are taken back one by one; else what came before them with the same step is evaluated again.
 bool engine_takes_back(const Engine *engine);

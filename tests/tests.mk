@@ -29,7 +29,7 @@ $(TESTS:%=$(BUILD)/san/%): $(BUILD)/san/%: $(BUILD)/san/%.c.o $(SUPPORT:%=$(BUIL
 $(BUILD)/san/tests/app/markdown/test_commonmark: LDLIBS += -lcmark
 # What threads share, once more with the thread sanitizer.
 $(BUILD)/tsan/tests/app/modes/test_line_reader: $(BUILD)/tsan/app/modes/line_reader.c.o
-$(THREADED:%=$(BUILD)/tsan/%): $(BUILD)/tsan/%: $(patsubst %,$(BUILD)/tsan/%.o,%.c engine/talk/item_queue.c kernels/base/status.c kernels/base/text/utf8.c)
+$(THREADED:%=$(BUILD)/tsan/%): $(BUILD)/tsan/%: $(patsubst %,$(BUILD)/tsan/%.o,%.c engine/talk/scheduler/item_queue.c kernels/base/status.c kernels/base/text/utf8.c)
 	$(call link,$(CC) -fsanitize=thread,-lcmocka -lpthread)
 # A palaver with a GPU that is none, which fails as a test wants: see tests/plugin/faulty.c.
 $(BUILD)/san/faulty/palaver: $(BUILD)/san/app/main.c.o $(BUILD)/san/libpalaver.a | $(BUILD)/san/faulty/libpalaver-cuda.so

@@ -22,7 +22,7 @@ typedef struct ChatOpening {
     Screen *screen;
     const char *model; // the path of the engine's
     bool interactive;  // a person at a terminal, not a script
-    Engine *guesser;   // the model that guesses for it (engine/talk/guesser.h); NULL: none
+    Engine *guesser;   // the model that guesses for it (engine/talk/drafts/guesser.h); NULL: none
     // These are taken over, whatever happens.
     Engine *engine;
     Journal *journal;       // with --resume; NULL: a new one

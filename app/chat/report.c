@@ -208,7 +208,7 @@ static void print_weights(Chat *chat) {
     screen_say(chat->screen, "%s", line);
 }
 
-// What is guessed of a reply (engine/talk/drafts.h), by whom, and how much of the last one was right.
+// What is guessed of a reply (engine/talk/drafts/drafts.h), by whom, and how much of the last one was right.
 static void print_drafts(Chat *chat) {
     const char *why = engine_cannot_draft(chat->model.engine);
     const int most = conversation_settings(chat->conversation)->drafts;

@@ -25,7 +25,7 @@ CacheOptions load_cache_options(Screen *screen, const Settings *settings, LoadRo
 Status load_engine(Screen *screen, Settings *settings, const char *path, LoadRoom room, Engine **engine,
                    Error *error);
 
-// Loads the model that the settings name as one that guesses for another (engine/talk/guesser.h), on the same device, with the
+// Loads the model that the settings name as one that guesses for another (engine/talk/drafts/guesser.h), on the same device, with the
 // context that is set, and no more than LOAD_GUESSER_CONTEXT tokens where none is: beyond it nothing is guessed.
 enum { LOAD_GUESSER_CONTEXT = 32768 };
 Status load_guesser(Screen *screen, const Settings *settings, Engine **engine, Error *error);

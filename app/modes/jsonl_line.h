@@ -15,7 +15,7 @@
 #define PALAVER_APP_JSONL_LINE_H
 
 #include "app/settings/settings_conversation.h"
-#include "engine/talk/scheduler.h"
+#include "engine/talk/scheduler/scheduler.h"
 
 #include <jansson.h>
 

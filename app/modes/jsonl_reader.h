@@ -3,7 +3,7 @@
 #define PALAVER_APP_JSONL_READER_H
 
 #include "app/modes/jsonl_line.h"
-#include "engine/talk/item_queue.h"
+#include "engine/talk/scheduler/item_queue.h"
 
 typedef struct JsonlReader JsonlReader;
 

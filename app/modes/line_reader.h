@@ -2,7 +2,7 @@
 #ifndef PALAVER_APP_LINE_READER_H
 #define PALAVER_APP_LINE_READER_H
 
-#include "engine/talk/item_queue.h"
+#include "engine/talk/scheduler/item_queue.h"
 
 #include <stddef.h>
 

@@ -4,7 +4,7 @@
 #define PALAVER_APP_SCRIPT_READER_H
 
 #include "app/terminal/encoding.h"
-#include "engine/talk/item_queue.h"
+#include "engine/talk/scheduler/item_queue.h"
 
 typedef struct ScriptTurn {
     long long line; // its first one, from 1

@@ -2,7 +2,7 @@
 #include "app/settings/settings.h"
 
 #include "config/embedded.h"
-#include "engine/talk/drafts.h"
+#include "engine/talk/drafts/drafts.h"
 #include "kernels/base/machine/threads.h"
 #include "kernels/base/text/format.h"
 #include "tokenizer/chat/chat_template.h"

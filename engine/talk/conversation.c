@@ -1,7 +1,7 @@
 #include "engine/talk/conversation_internal.h"
 #include "engine/model/model.h"
-#include "engine/talk/drafts.h"
-#include "engine/talk/guesser.h"
+#include "engine/talk/drafts/drafts.h"
+#include "engine/talk/drafts/guesser.h"
 
 #include <stdlib.h>
 #include <string.h>

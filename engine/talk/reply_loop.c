@@ -5,8 +5,8 @@
 #include "engine/model/model.h"
 #include "engine/session/session_step.h"
 #include "engine/talk/conversation_internal.h"
-#include "engine/talk/drafts.h"
-#include "engine/talk/guesser.h"
+#include "engine/talk/drafts/drafts.h"
+#include "engine/talk/drafts/guesser.h"
 #include "engine/talk/reply.h"
 
 _Static_assert((int)DRAFTS_MOST <= (int)SESSION_MOST_DRAFTS, "a step has room for all that are guessed");

@@ -1,10 +1,10 @@
 // Drafts: what is guessed of a reply shows in nothing but in how many steps it takes.
-#include "engine/talk/drafts.h"
+#include "engine/talk/drafts/drafts.h"
 
 #include "engine/engine_internal.h"
 #include "engine/grammar/grammar.h"
 #include "engine/session/session_step.h"
-#include "engine/talk/lookup.h"
+#include "engine/talk/drafts/lookup.h"
 #include "tests/support/ahead.h"
 #include "tests/support/kernels/random.h"
 #include "tests/support/model/sessions.h"

@@ -1,6 +1,6 @@
 // The queue between a producer and the scheduler: nothing lost, nothing twice, nobody left waiting. Built with the
 // thread sanitizer besides (make check).
-#include "engine/talk/item_queue.h"
+#include "engine/talk/scheduler/item_queue.h"
 #include "tests/support/test.h"
 
 #include <pthread.h>

@@ -1,6 +1,6 @@
 // Many conversations at once: each is answered once, and as if it were alone, whatever the rows, the order, the memory.
 #include "engine/engine_internal.h"
-#include "engine/talk/item_queue.h"
+#include "engine/talk/scheduler/item_queue.h"
 #include "tests/support/ahead.h"
 #include "tests/support/talk/items.h"
 #include "tests/support/test.h"

@@ -2,7 +2,7 @@
 #ifndef PALAVER_TESTS_ITEMS_H
 #define PALAVER_TESTS_ITEMS_H
 
-#include "engine/talk/scheduler.h"
+#include "engine/talk/scheduler/scheduler.h"
 
 typedef struct TestItem {
     SchedulerItem item;

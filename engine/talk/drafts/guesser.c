@@ -1,4 +1,4 @@
-#include "engine/talk/guesser.h"
+#include "engine/talk/drafts/guesser.h"
 
 #include "engine/engine_internal.h"
 #include "engine/session/session_step.h"

@@ -1,7 +1,7 @@
-#include "engine/talk/drafts.h"
+#include "engine/talk/drafts/drafts.h"
 
 #include "engine/engine.h"
-#include "engine/talk/lookup.h"
+#include "engine/talk/drafts/lookup.h"
 
 #include <stdlib.h>
 

@@ -1,4 +1,4 @@
-#include "engine/talk/item_queue.h"
+#include "engine/talk/scheduler/item_queue.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -1,4 +1,4 @@
-#include "engine/talk/lookup.h"
+#include "engine/talk/drafts/lookup.h"
 
 #include <stdlib.h>
 #include <string.h>

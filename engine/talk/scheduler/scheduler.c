@@ -1,4 +1,4 @@
-#include "engine/talk/scheduler.h"
+#include "engine/talk/scheduler/scheduler.h"
 
 #include "engine/batch.h"
 #include "engine/talk/conversation_internal.h"

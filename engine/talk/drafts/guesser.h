@@ -5,7 +5,7 @@
 #define PALAVER_ENGINE_GUESSER_H
 
 #include "engine/engine.h"
-#include "engine/talk/drafts.h"
+#include "engine/talk/drafts/drafts.h"
 
 typedef struct Guesser Guesser;
 
