@@ -1,9 +1,7 @@
-#include "engine/talk/scheduler/scheduler.h"
+#include "engine/talk/scheduler/scheduler_internal.h"
 
-#include "engine/batch.h"
 #include "engine/talk/conversation_internal.h"
 #include "engine/engine_internal.h"
-#include "engine/talk/reply.h"
 #include "engine/session/session_step.h"
 #include "kernels/base/clock.h"
 
@@ -11,43 +9,6 @@
 #include <string.h>
 
 enum { WORTH_WAITING_FOR = 32 }; // bytes that two prompts begin with
-
-typedef enum RowState {
-    ROW_EMPTY,
-    ROW_WAITING,  // for pages
-    ROW_READING,  // its session has pending tokens of a prompt, or its reply has not begun
-    ROW_DECODING, // the last token of its reply is pending
-} RowState;
-
-typedef struct Row {
-    RowState state;
-    Conversation *conversation; // opened when the row is first used
-    SchedulerItem *item;
-    Reply *reply; // NULL: it begins with the next piece that is read
-    ReplyReport report;
-    int turn;        // replies made of the item
-    int64_t entered; // which item it is, counted as they came
-    int pages;       // promised to it, or what it waits for
-    double start;
-} Row;
-
-struct Scheduler {
-    Engine *engine;
-    const ChatTemplate *chat_template;
-    Batch *batch;
-    const atomic_int *interrupt;
-    int budget;
-    Row *rows; // [n_rows]
-    int n_rows;
-    int promised; // pages, to rows that do not wait
-    int64_t n_entered, n_drawn;
-    SchedulerItem *finished, **last; // in the order in which they were
-    // A step of decoding: [n_rows] each.
-    Row **decoding;
-    Session **sessions;
-    SampleParams *params;
-    int32_t *ids;
-};
 
 void scheduler_item_clear(SchedulerItem *item) {
     message_list_free(&item->replies);
@@ -127,13 +88,6 @@ SchedulerItem *scheduler_finished(Scheduler *s) {
     return item;
 }
 
-// The row holds nothing any more, and nothing is promised to it.
-static void give_back(Scheduler *s, Row *row) {
-    if (row->conversation) session_clear(row->conversation->session);
-    s->promised -= row->pages;
-    row->pages = 0;
-}
-
 // The item is finished; the row is free for another.
 static void leave(Scheduler *s, Row *row, Status status, const Error *error) {
     SchedulerItem *item = row->item;
@@ -142,88 +96,14 @@ static void leave(Scheduler *s, Row *row, Status status, const Error *error) {
     item->seconds = clock_seconds() - row->start;
     *s->last = item;
     s->last = &item->next;
-    give_back(s, row);
+    scheduler_pages_give_back(s, row);
     row->item = NULL;
     row->state = ROW_EMPTY;
 }
 
-static Status ask(Conversation *c, const char *text, Error *error) {
+Status scheduler_ask(Conversation *c, const char *text, Error *error) {
     Message user = {.role = CHAT_USER, .text = text, .size = strlen(text)};
     return conversation_append(c, &user, error);
-}
-
-// ---- rows: memory -------------------------------------------------------------------------------------------------
-
-// A reply of no tokens to the turn in hand, and to each of those behind it.
-static Status append_turns(const Row *row, Error *error) {
-    const SchedulerItem *item = row->item;
-    Message reply = {.role = CHAT_ASSISTANT, .text = "", .ids = (int32_t[]){0}};
-    Status status = conversation_append(row->conversation, &reply, error);
-    for (int turn = row->turn + 1; turn < item->n_turns && !status; turn++) {
-        status = ask(row->conversation, item->turns[turn], error);
-        if (!status) status = conversation_append(row->conversation, &reply, error);
-    }
-    return status;
-}
-
-// Whether one of the turns to come is too long for any context.
-static Status turns_are_beyond(const Row *row, bool *beyond, Error *error) {
-    const SchedulerItem *item = row->item;
-    Status status = STATUS_OK;
-    *beyond = false;
-    for (int turn = row->turn; turn < item->n_turns && !status && !*beyond; turn++)
-        status = long_prompt_is_beyond(row->conversation, item->turns[turn], strlen(item->turns[turn]),
-                                       beyond, error);
-    return status;
-}
-
-static int pages_of(const Scheduler *s, int64_t n_tokens) {
-    return (int)((n_tokens + s->engine->cache.page_size - 1) / s->engine->cache.page_size);
-}
-
-// Pages that the item needs at most from the turn in hand on: for all of its prompts and replies, where these have a
-// limit, and never more than the window's. Of this turn that is certain; a reply that a stop string cut may take more
-// tokens when its text is read again than it was made of. What was rendered for it is kept for the last turn's reply.
-static Status count_pages(const Scheduler *s, const Row *row, int *pages, Error *error) {
-    Conversation *c = row->conversation;
-    const int64_t limit = row->item->settings.max_tokens;
-    const int n = c->n, n_replies = row->item->n_turns > 1 ? row->item->n_turns - row->turn : 1;
-    int64_t most = s->engine->cache.context_size;
-    bool beyond;                       // the context, by a turn that is refused when it comes
-    conversation_view_free(&c->ahead); // of an item before, whose reply did not begin
-    Status status = turns_are_beyond(row, &beyond, error);
-    if (status) return status;
-    if (!beyond && limit > 0 && limit < most / n_replies) {
-        status = append_turns(row, error);
-        if (!status) status = conversation_render(c, true, &c->ahead, error);
-        conversation_truncate(c, n);
-        if (status) return status;
-        if (c->ahead.tokens.n + n_replies * limit < most) most = c->ahead.tokens.n + n_replies * limit;
-        if (n_replies > 1) conversation_view_free(&c->ahead);
-    }
-    *pages = pages_of(s, most);
-    return status;
-}
-
-// Between two turns: what the rest does not need is others', unless it has a whole window, where tokens may lie
-// anywhere. An item that needs more than was thought gives everything back and waits like one that comes: also where
-// there would be room, for what it says must not depend on others.
-static Status renew_promise(Scheduler *s, Row *row, Error *error) {
-    row->state = ROW_READING;
-    if (row->pages == pages_of(s, s->engine->cache.context_size)) return STATUS_OK;
-    int pages,
-        held = pages_of(s, session_cached(row->conversation->session)); // until the next prompt is read
-    Status status = count_pages(s, row, &pages, error);
-    if (status) return status;
-    if (pages > row->pages) {
-        give_back(s, row);
-        row->state = ROW_WAITING;
-    } else {
-        if (pages < held) pages = held;
-        s->promised -= row->pages - pages;
-    }
-    row->pages = pages;
-    return STATUS_OK;
 }
 
 // ---- rows: replies ------------------------------------------------------------------------------------------------
@@ -244,8 +124,8 @@ static void end_reply(Scheduler *s, Row *row, Status status, Error *error) {
     if (!status) status = message_list_add(&item->replies, &c->messages[c->n - 1], error);
     row->turn++;
     bool more = !status && row->turn < item->n_turns;
-    if (more) status = ask(c, item->turns[row->turn], error);
-    if (more && !status) status = renew_promise(s, row, error);
+    if (more) status = scheduler_ask(c, item->turns[row->turn], error);
+    if (more && !status) status = scheduler_pages_renew(s, row, error);
     if (!more || status) return leave(s, row, status, error);
 }
 
@@ -263,8 +143,7 @@ static void take_token(Scheduler *s, Row *row, int32_t id) {
 
 // ---- rows: in -----------------------------------------------------------------------------------------------------
 
-// Of those in a state, and behind another, the one that came first.
-static Row *row_after(const Scheduler *s, RowState state, int64_t entered) {
+Row *scheduler_row_after(const Scheduler *s, RowState state, int64_t entered) {
     Row *first = NULL;
     for (int i = 0; i < s->n_rows; i++) {
         Row *row = &s->rows[i];
@@ -275,7 +154,7 @@ static Row *row_after(const Scheduler *s, RowState state, int64_t entered) {
 }
 
 static Row *row_in(const Scheduler *s, RowState state) {
-    return row_after(s, state, -1);
+    return scheduler_row_after(s, state, -1);
 }
 
 bool scheduler_wants(const Scheduler *s) {
@@ -295,17 +174,8 @@ static Status load(Scheduler *s, Row *row, Error *error) {
     row->conversation->settings = item->settings;
     for (int i = 0; i < item->n_messages && !status; i++)
         status = conversation_append(row->conversation, &item->messages[i], error);
-    if (!status && item->n_turns > 0) status = ask(row->conversation, item->turns[0], error);
+    if (!status && item->n_turns > 0) status = scheduler_ask(row->conversation, item->turns[0], error);
     return status;
-}
-
-// Whoever came first and does not fit is waited for.
-static void admit(Scheduler *s) {
-    for (Row *row; (row = row_in(s, ROW_WAITING)) && s->promised + row->pages <= s->engine->cache.n_pages;) {
-        s->promised += row->pages;
-        row->state = ROW_READING;
-        if (row->turn == 0) row->start = clock_seconds();
-    }
 }
 
 void scheduler_give(Scheduler *s, SchedulerItem *item) {
@@ -318,11 +188,11 @@ void scheduler_give(Scheduler *s, SchedulerItem *item) {
     row->pages = 0;
     Status status = load(s, row, &error);
     int pages;
-    if (!status) status = count_pages(s, row, &pages, &error);
+    if (!status) status = scheduler_pages_count(s, row, &pages, &error);
     if (status) return leave(s, row, status, &error);
     row->pages = pages;
     row->state = ROW_WAITING;
-    admit(s);
+    scheduler_pages_admit(s);
 }
 
 // ---- a step ---------------------------------------------------------------------------------------------------------
@@ -355,7 +225,8 @@ static void gather(Scheduler *s, int64_t budget, Reading *reading) {
     int64_t entered = -1;
     Error error;
     *reading = (Reading){.n = 0};
-    for (Row *row; budget > 0 && reading->n < BATCH_PIECES && (row = row_after(s, ROW_READING, entered));) {
+    for (Row *row;
+         budget > 0 && reading->n < BATCH_PIECES && (row = scheduler_row_after(s, ROW_READING, entered));) {
         if (begins_alike(reading, row)) return;
         entered = row->entered;
         Status status = STATUS_OK;
@@ -424,7 +295,7 @@ static Status decode(Scheduler *s, Error *error) {
 
 Status scheduler_step(Scheduler *s, Error *error) {
     if (s->interrupt && *s->interrupt) return error_set(error, STATUS_INTERRUPTED, "interrupted");
-    admit(s);
+    scheduler_pages_admit(s);
     Status status = read_prompts(s, error);
     return status ? status : decode(s, error);
 }
