@@ -1,52 +1,17 @@
 // How an answer is made: render, make room, read, sample token by token, stream.
-#include "engine/talk/reply.h"
+#include "engine/talk/reply_internal.h"
 
 #include "engine/talk/conversation_internal.h"
 #include "engine/engine_internal.h"
-#include "engine/grammar/matcher.h"
 #include "engine/grammar/vocabulary.h"
 #include "engine/session/session_step.h"
-#include "engine/talk/stop.h"
 #include "kernels/base/array.h"
 #include "kernels/base/clock.h"
-#include "kernels/base/text/utf8.h"
-#include "tokenizer/chat/channels.h"
 
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { MAX_STOPS = 64 };
-
-// The reply in hand. Its message is the last of the conversation from the beginning on.
-struct Reply {
-    Conversation *conversation;
-    const ConversationEvents *events; // NULL: nobody listens
-    ReplyReport *report;
-    ReplyReport unread; // where nobody wants one
-    StopMatcher *stops;
-    Matcher *matcher;  // NULL: any text will do
-    Matcher *scout;    // goes ahead over what is guessed; NULL: nothing was yet
-    uint32_t *scouted; // [n_scouted, words] what may come behind each guess
-    int n_scouted;
-    const uint32_t *allowed; // tokens that may come next, the matcher's; NULL: all
-    Utf8Stream utf8;
-    size_t ids_capacity, text_capacity;
-    LogitAdjustment *adjustments; // of several draws
-    size_t adjustments_capacity;
-    int n_logged; // tokens that come are in the log already
-    Channels channels;
-    int32_t previous; // the token before, -1 at the reply's beginning
-    Message *before;  // [n_before] the messages as they were; texts and ids are not theirs
-    int n_before;
-    bool was_read, finished;
-    double start, first; // when it began, and when the first token was drawn
-    // Room that was made and not told yet, for what is pending has to be read in first.
-    bool made_room;
-    OverflowEvent event;
-    double event_start, event_seconds; // of making room alone
-    int64_t event_read;                // tokens that are read in behind it, new ones included
-};
 
 static Message *reply_message(const Reply *r) {
     return &r->conversation->messages[r->conversation->n - 1];
@@ -159,79 +124,12 @@ void reply_params(Reply *r, SampleParams *params) {
     params->allowed = r->allowed;
 }
 
-int reply_most_guesses(const Reply *r) {
-    const int64_t most = r->conversation->settings.max_tokens;
-    return most == 0 || most - r->report->n_reply > INT_MAX ? INT_MAX : (int)(most - r->report->n_reply - 1);
-}
-
-// One of the settings' grammar, at its beginning.
-static Status open_any_matcher(const Conversation *c, Matcher **matcher, Error *error) {
+Status reply_open_matcher(const Conversation *c, Matcher **matcher, Error *error) {
     Vocabulary *vocabulary;
     int n_ends;
     const int32_t *ends = sampler_ends(c->sampler, &n_ends);
     Status status = engine_vocabulary(c->engine, &vocabulary, error);
     return status ? status : matcher_open(c->settings.grammar, vocabulary, ends, n_ends, matcher, error);
-}
-
-// Room for what may come behind each of n guesses, as many words of a mask each, and who finds it.
-static Status open_scout(Reply *r, int n, size_t *words, Error *error) {
-    Vocabulary *vocabulary;
-    Status status = r->scout ? STATUS_OK : open_any_matcher(r->conversation, &r->scout, error);
-    if (!status) status = engine_vocabulary(r->conversation->engine, &vocabulary, error);
-    if (status) return status;
-    *words = vocabulary_words(vocabulary);
-    if (n <= r->n_scouted) return STATUS_OK;
-    uint32_t *more = realloc(r->scouted, (size_t)n * *words * sizeof *more);
-    if (!more) return error_set(error, STATUS_MEMORY, "no memory for %d masks", n);
-    r->scouted = more, r->n_scouted = n;
-    return STATUS_OK;
-}
-
-// Of n guesses those that fit the grammar and do not end the reply, and what may come behind each.
-static Status scout(Reply *r, int *n, SampleParams *params, Error *error) {
-    const Conversation *c = r->conversation;
-    const Tokenizer *tokenizer = engine_tokenizer(c->engine);
-    const int32_t *guesses = session_tokens(c->session) + session_length(c->session);
-    int32_t previous = r->previous;
-    size_t words = 0;
-    Error unfit;
-    Status status = open_scout(r, *n, &words, error);
-    if (status) return status;
-    matcher_follow(r->scout, r->matcher);
-    for (int i = 0; i < *n; i++) {
-        const uint32_t *mask;
-        uint32_t *kept = r->scouted + (size_t)i * words;
-        size_t size;
-        const char *bytes = tokenizer_bytes(tokenizer, previous, guesses[i], false, &size);
-        if (chat_template_is_end(c->chat_template, tokenizer, guesses[i]) ||
-            matcher_accept(r->scout, bytes, size, &unfit) ||
-            matcher_mask(r->scout, guesses[i], &mask, &unfit)) {
-            *n = i;
-            break;
-        }
-        previous = guesses[i];
-        params[i + 1].allowed = memcpy(kept, mask, words * sizeof *mask);
-    }
-    return STATUS_OK;
-}
-
-Status reply_guessed_params(Reply *r, int *n, SampleParams *params, Error *error) {
-    size_t count = 0;
-    for (int i = 0; i <= *n; i++) {
-        if (i == 0)
-            reply_params(r, params);
-        else
-            reply_params_behind(r, i, &params[i]);
-        const size_t more = (size_t)params[i].n_adjustments;
-        if (!array_reserve(&r->adjustments, sizeof *r->adjustments, count, more, &r->adjustments_capacity))
-            return error_set(error, STATUS_MEMORY, "no memory for %zu penalties", count + more);
-        if (more > 0) memcpy(r->adjustments + count, params[i].adjustments, more * sizeof *r->adjustments);
-        count += more;
-    }
-    count = 0;
-    for (int i = 0; i <= *n; count += (size_t)params[i++].n_adjustments)
-        params[i].adjustments = r->adjustments + count;
-    return r->matcher ? scout(r, n, params, error) : STATUS_OK;
 }
 
 static void finish(Reply *r, FinishReason reason) {
@@ -296,24 +194,6 @@ Status reply_token(Reply *r, int32_t id, bool *moved, Error *error) {
     return status || r->finished ? status : go_on(r, moved, error);
 }
 
-Status reply_tokens(Reply *r, int n_guessed, const int32_t *ids, int n, bool *moved, Error *error) {
-    const int64_t length = session_length(r->conversation->session);
-    Status status = STATUS_OK;
-    int i = 0;
-    *moved = false;
-    r->n_logged = n - 1;
-    r->report->n_guessed += n_guessed;
-    while (i < n && !status && !r->finished) {
-        status = reply_token(r, ids[i++], moved, error);
-        if (i < n && !status && !r->finished && session_interrupted(r->conversation->session))
-            status = STATUS_INTERRUPTED;
-    }
-    r->report->n_right += i < n ? i : n - 1;
-    if (i < n) session_cut(r->conversation->session, length - r->n_logged);
-    r->n_logged = 0;
-    return status;
-}
-
 // ---- the whole ---------------------------------------------------------------------------------------------------
 
 // The last message becomes one that can be lengthened: an empty one, or the assistant's with ids.
@@ -370,7 +250,7 @@ static Status open_matcher(Reply *r, Error *error) {
     if (c->settings.sampler.ignore_eos)
         return error_set(error, STATUS_USAGE,
                          "a grammar's reply ends with an end token, which ignore_eos bans");
-    Status status = open_any_matcher(c, &r->matcher, error);
+    Status status = reply_open_matcher(c, &r->matcher, error);
     if (!status && matcher_accept(r->matcher, m->text, m->size, error))
         return error_prefix(error, "the reply so far does not fit the grammar: ");
     return status ? status : matcher_mask(r->matcher, r->previous, &r->allowed, error);
