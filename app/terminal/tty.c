@@ -1,6 +1,6 @@
 #include "app/terminal/tty.h"
 
-#include "kernels/base/array.h"
+#include "app/terminal/typed_ahead.h"
 #include "kernels/base/file.h"
 
 #include <errno.h>
@@ -8,7 +8,6 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <termios.h>
@@ -19,8 +18,7 @@ enum {
     N_SIGNALS = sizeof SIGNALS / sizeof *SIGNALS,
     N_EVENTS = 4,
     RESIZED = 3,
-    BLOCK = 4096,
-    CTRL_D = 4,
+    KEY_ROOM = 4096,
     LOOK_EVERY = 100, // milliseconds
 };                    // the first four are events of their own
 static const TtyEvent EVENTS[N_EVENTS] = {TTY_INTERRUPT, TTY_STOP, TTY_CONTINUE, TTY_RESIZE};
@@ -35,11 +33,8 @@ static struct {
     struct termios saved;            // the terminal of before
     bool is_terminal;                // `saved` is filled
     bool paste;                      // bracketed paste is ours to switch off
-    bool cooked;                     // what waits in the terminal was typed while it edited lines
     int pipe[2];                     // written by handlers; 0 and 0 until made
-    unsigned char *ahead;            // [ahead_room] bytes read and not yet asked for
-    size_t ahead_at, ahead_n, ahead_room;
-    const atomic_int *interrupt; // NULL: none is watched
+    const atomic_int *interrupt;     // NULL: none is watched
 } tty;
 
 // Between two prompts.
@@ -195,8 +190,8 @@ void tty_unhush(void) {
 
 bool tty_lend_hushed(void) {
     if (!hush.on) return false;
-    tty.cooked = !hush.raw;
-    if (hush.raw) tty_take_typed_ahead(true); // else who borrows the terminal would get it
+    typed_ahead_in_lines(!hush.raw);
+    if (hush.raw) typed_ahead_take(true); // else who borrows the terminal would get it
     tty_unhush();
     return true;
 }
@@ -223,7 +218,7 @@ Status tty_begin(bool paste, Error *error) {
     } else {
         tty.is_terminal = tcgetattr(STDIN_FILENO, &tty.saved) == 0;
     }
-    tty.cooked = !was_raw;
+    typed_ahead_in_lines(!was_raw);
     tty.paste = paste;
     tty.active = 1;
     take_signals();
@@ -273,7 +268,7 @@ void tty_suspend(bool job) {
     // Here again after SIGCONT (at once where there is no job control).
     sigaction(SIGTSTP, &old, NULL);
     if (tty.is_terminal) tcgetattr(STDIN_FILENO, &tty.saved); // the shell's idea may have changed
-    tty.cooked = true;
+    typed_ahead_in_lines(true);
     tty_take_back();
     tty.pending[1] = tty.pending[2] = 0;
 }
@@ -288,67 +283,6 @@ static bool take_pending(TtyEvent *event) {
     return false;
 }
 
-// Room for `n` more bytes behind those that wait.
-static bool make_room(size_t n) {
-    if (tty.ahead_at == tty.ahead_n) tty.ahead_at = tty.ahead_n = 0;
-    return array_reserve(&tty.ahead, 1, tty.ahead_n, n, &tty.ahead_room);
-}
-
-// What a terminal that edits lines has made of the keys: Enter is a newline, and a Ctrl-D that nobody read as the end
-// is a NUL (on Linux).
-static void make_keys(unsigned char *bytes, size_t n) {
-    for (size_t i = 0; i < n; i++) {
-        if (bytes[i] == '\n') bytes[i] = '\r';
-        if (!bytes[i]) bytes[i] = CTRL_D;
-    }
-}
-
-static bool may_leave(void) {
-    return tty_has_typed_ahead() && memchr(tty.ahead + tty.ahead_at, CTRL_D, tty.ahead_n - tty.ahead_at);
-}
-
-void tty_take_typed_ahead(bool all) {
-    int waiting;
-    all = all || tty.cooked; // lines that the terminal has edited come whole
-    while ((all || !may_leave()) && ioctl(STDIN_FILENO, FIONREAD, &waiting) == 0 && waiting > 0 &&
-           make_room((size_t)waiting)) {
-        ssize_t n = read(STDIN_FILENO, tty.ahead + tty.ahead_n, all ? (size_t)waiting : 1);
-        if (n <= 0) break; // tty_next meets it again
-        if (tty.cooked) make_keys(tty.ahead + tty.ahead_n, (size_t)n);
-        tty.ahead_n += (size_t)n;
-    }
-    tty.cooked = false;
-}
-
-bool tty_has_typed_ahead(void) {
-    return tty.ahead_at < tty.ahead_n;
-}
-
-bool tty_take_byte(unsigned char *byte) {
-    if (!tty_has_typed_ahead()) return false;
-    *byte = tty.ahead[tty.ahead_at++];
-    return true;
-}
-
-bool tty_make_draft(void) {
-    tty_take_typed_ahead(true);
-    size_t n = tty.ahead_at, n_text = 0;
-    for (size_t i = tty.ahead_at; i < tty.ahead_n; i++) n_text += tty.ahead[i] != CTRL_D;
-    for (size_t i = tty.ahead_at; i < tty.ahead_n; i++) {
-        unsigned char byte = tty.ahead[i] == '\r' ? '\n' : tty.ahead[i];
-        if (byte != CTRL_D || !n_text) tty.ahead[n++] = byte;
-    }
-    tty.ahead_n = n;
-    if (tty.ahead_at < tty.ahead_n && tty.ahead[tty.ahead_n - 1] == '\n') tty.ahead_n--;
-    return tty.ahead_at < tty.ahead_n;
-}
-
-char *tty_drop_draft(void) {
-    char *text = strndup((const char *)tty.ahead + tty.ahead_at, tty.ahead_n - tty.ahead_at);
-    if (text) tty.ahead_at = tty.ahead_n;
-    return text;
-}
-
 TtyEvent tty_next(unsigned char *byte) {
     return tty_next_within(byte, -1);
 }
@@ -357,7 +291,7 @@ TtyEvent tty_next_within(unsigned char *byte, int milliseconds) {
     for (;;) {
         TtyEvent event;
         if (take_pending(&event)) return event;
-        if (tty_take_byte(byte)) return TTY_BYTE;
+        if (typed_ahead_byte(byte)) return TTY_BYTE;
         struct pollfd wait[2] = {{.fd = STDIN_FILENO, .events = POLLIN},
                                  {.fd = tty.pipe[0], .events = POLLIN}};
         int ready = poll(wait, 2, milliseconds);
@@ -368,11 +302,9 @@ TtyEvent tty_next_within(unsigned char *byte, int milliseconds) {
             while (read(tty.pipe[0], drain, sizeof drain) > 0) continue;
             continue;
         }
-        if (!make_room(BLOCK)) return TTY_END;
-        ssize_t n = read(STDIN_FILENO, tty.ahead, BLOCK);
+        const ssize_t n = typed_ahead_read();
         if (n < 0 && (errno == EINTR || errno == EAGAIN)) continue;
         if (n <= 0) return TTY_END;
-        tty.ahead_n = (size_t)n;
     }
 }
 
@@ -390,20 +322,13 @@ void tty_watch_interrupt(const atomic_int *interrupt) {
 
 bool tty_can_ask(void) {
     int waiting;
-    return hush.on && hush.raw && in_foreground() && tty.ahead_at == tty.ahead_n &&
+    return hush.on && hush.raw && in_foreground() && !typed_ahead_any() &&
            ioctl(STDIN_FILENO, FIONREAD, &waiting) == 0 && waiting == 0;
-}
-
-// Puts what was read of a text back, for the prompt.
-static void keep_typed(const char *bytes, size_t n) {
-    if (!make_room(n)) return;
-    memcpy(tty.ahead + tty.ahead_n, bytes, n);
-    tty.ahead_n += n;
 }
 
 char tty_ask_key(const char *keys) {
     static const char paste[] = "\033[200~";
-    char key[BLOCK];
+    char key[KEY_ROOM];
     struct pollfd wait = {.fd = STDIN_FILENO, .events = POLLIN};
     int ready = 0;
     // Whichever thread takes the signal: the flag is looked at now and then.
@@ -413,7 +338,7 @@ char tty_ask_key(const char *keys) {
     ssize_t n = *key == '\033' && poll(&wait, 1, 0) > 0 ? read(STDIN_FILENO, key + 1, sizeof key - 1) : 0;
     bool pasted = n >= (ssize_t)sizeof paste - 2 && !memcmp(key, paste, sizeof paste - 1);
     bool typed = (unsigned char)*key >= ' ' && *key != 127 && !strchr(keys, *key);
-    if (pasted || typed) keep_typed(key, 1 + (size_t)n);
+    if (pasted || typed) typed_ahead_keep(key, 1 + (size_t)n);
     return pasted || typed || n < 0 ? 'q' : *key;
 }
 

@@ -1,7 +1,7 @@
 // The process's one terminal while the editor reads from it: bytes, signals as events, and the way back.
 //
-// Signal handlers can only find what is static, so this file keeps the one static state of the program:
-// what the terminal was like, and which signals came. A handler does no more than note the signal and write
+// Signal handlers can only find what is static, so this file keeps a static state: what the terminal was like, and which
+// signals came. Beside it there is only what was typed ahead on the same terminal (typed_ahead.h). A handler does no more than note the signal and write
 // to a pipe on which tty_next waits; whichever thread takes the signal, the reader wakes.
 #ifndef PALAVER_APP_TTY_H
 #define PALAVER_APP_TTY_H
@@ -32,19 +32,6 @@ void tty_end(void);
 TtyEvent tty_next(unsigned char *byte); // waits for the next event; signals go before bytes
 // The same, but after so many milliseconds TTY_QUIET. -1: as tty_next().
 TtyEvent tty_next_within(unsigned char *byte, int milliseconds);
-
-// After the terminal was made raw: takes what was typed before that. A newline that a terminal which edited lines made
-// of Enter becomes Enter again: each line that was ended is a turn. Unless it is `all`, what follows a Ctrl-D stays in the
-// terminal: if that leaves, the rest was typed for the shell.
-void tty_take_typed_ahead(bool all);
-bool tty_has_typed_ahead(void); // whether there is some of it
-// The next byte that was read already: without waiting, and without looking for signals. False: there is none.
-bool tty_take_byte(unsigned char *byte);
-// What was taken is no longer to be sent, but to be looked at: its Enters become newlines, but for the last, and a
-// Ctrl-D beside other text ends nothing. False: there is nothing.
-bool tty_make_draft(void);
-// Takes it away, as a text to free(); NULL: no memory.
-char *tty_drop_draft(void);
 
 // Gives the terminal back, stops the process (the whole job: `job`, as Ctrl-Z does), and when it goes on
 // takes bracketed paste and the handlers again. The caller puts its own terminal mode back.

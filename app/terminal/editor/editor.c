@@ -11,6 +11,7 @@
 #include "app/terminal/editor/editor_internal.h"
 #include "app/terminal/text_shown.h"
 #include "app/terminal/tty.h"
+#include "app/terminal/typed_ahead.h"
 
 static bool fits_libedit(const Editor *editor) {
     const char *term = getenv("TERM");
@@ -118,8 +119,8 @@ static LineEnd read_raw_line(Editor *editor, Text *line) {
 // Lines that were typed before a Ctrl-C cannot come back to be edited: they are shown, to be typed or left.
 static void show_held(Editor *editor) {
     editor->hold = false;
-    tty_take_typed_ahead(true);
-    char *held = tty_make_draft() ? tty_drop_draft() : NULL;
+    typed_ahead_take(true);
+    char *held = typed_ahead_make_draft() ? typed_ahead_drop_draft() : NULL;
     char *shown = held ? text_clean(held, strlen(held), NULL) : NULL;
     if (shown && *shown) {
         editor_tell(editor, "(typed before Ctrl-C, not sent:)");

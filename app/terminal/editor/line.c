@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "app/terminal/tty.h"
+#include "app/terminal/typed_ahead.h"
 
 enum { ESCAPE_WAIT = 50, REPORT_WAIT = 300 }; // milliseconds
 
@@ -70,7 +71,7 @@ void line_suspend(Editor *editor, bool job) {
     el_wset(editor->el, EL_PREP_TERM, 0);
     tty_suspend(job);
     el_wset(editor->el, EL_PREP_TERM, 1);
-    tty_take_typed_ahead(true);
+    typed_ahead_take(true);
     editor->width = tty_width();
     paint_redraw(editor);
 }
@@ -103,7 +104,7 @@ static void gather_typed(Editor *editor, wchar_t character) {
     unsigned char byte;
     size_t n = 0;
     typed[n++] = character;
-    while (n < TYPED_MOST && editor->next_key == KEY_NONE && !editor->keys.bad && tty_take_byte(&byte)) {
+    while (n < TYPED_MOST && editor->next_key == KEY_NONE && !editor->keys.bad && typed_ahead_byte(&byte)) {
         const Key key = key_of_line(editor, keys_feed(&editor->keys, byte, &character));
         if (key == KEY_CHAR || key == KEY_NEWLINE)
             typed[n++] = key == KEY_CHAR ? character : L'\n';
@@ -214,7 +215,7 @@ LineEnd line_read(Editor *editor, char **text) {
     editor->end = LINE_LOST;
     editor->width = tty_width();
     el_wset(editor->el, EL_PREP_TERM, 1); // before the prompt is seen: what is typed at it is typed raw
-    tty_take_typed_ahead(false);
+    typed_ahead_take(false);
     editor->came_back = editor->prefill != NULL;
     if (editor->came_back) {
         editor->place = editor->prefill;
@@ -222,7 +223,7 @@ LineEnd line_read(Editor *editor, char **text) {
         editor->next_key = KEY_PLACE;
     }
     line_replace(editor, ""); // what the last one left
-    if (editor->hold && tty_make_draft() && editor->place) add_newline(&editor->place);
+    if (editor->hold && typed_ahead_make_draft() && editor->place) add_newline(&editor->place);
     editor->hold = false;
     paint_redraw(editor);
     el_wgets(editor->el, NULL);
