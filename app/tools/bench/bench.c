@@ -6,7 +6,6 @@
 #include "app/settings/settings_tell.h"
 #include "engine/model/model.h"
 #include "engine/model/weights/conversion.h"
-#include "engine/profile.h"
 #include "engine/session/session_step.h"
 #include "engine/talk/sampler.h"
 #include "kernels/base/clock.h"
@@ -127,153 +126,6 @@ Status bench_decode_time(Session *session, int32_t *ids, const BenchSettings *b,
     return status;
 }
 
-// ---- op by op ---------------------------------------------------------------------------------------------
-
-static double matrix_bytes(const Matrix *m) {
-    return m->data ? (double)(m->rows * dtype_row_bytes(m->type, m->cols)) : 0;
-}
-static double matrix_elements(const Matrix *m) {
-    return m->data ? (double)m->rows * (double)m->cols : 0;
-}
-
-// Of the matrices that an op multiplies, all layers together: `measure` of each.
-static double weights_of(const Model *model, ProfileOp op, double (*measure)(const Matrix *)) {
-    double sum = op == PROFILE_LOGITS ? measure(&model->head.output) : 0;
-    for (int l = 0; l < model->shape.n_layers; l++) {
-        const LayerWeights *w = &model->layers[l];
-        if (op == PROFILE_QKV) sum += measure(&w->wq) + measure(&w->wk) + measure(&w->wv);
-        if (op == PROFILE_OUT) sum += measure(&w->wo);
-        // Of experts what a token takes.
-        const Experts *e = &model->shape.experts;
-        const double part = w->router.data ? (double)e->n_active / e->n : 1;
-        if (op == PROFILE_GATE_UP)
-            sum += part * (measure(&w->w_gate) + measure(&w->w_up)) + measure(&w->router) +
-                   measure(&w->shared_gate) + measure(&w->shared_up);
-        if (op == PROFILE_DOWN) sum += part * measure(&w->w_down) + measure(&w->shared_down);
-    }
-    return sum;
-}
-
-// One line an op: its time in a pass over `n_tokens` tokens, its share, and how fast it went through its weights (one
-// token) or through arithmetic (many).
-static void print_profile(const Model *model, const Profile *p, int passes, int n_tokens, FILE *out) {
-    double total = 0;
-    for (int op = 0; op < PROFILE_N_OPS; op++) total += p->seconds[op];
-    for (int op = 0; op < PROFILE_N_OPS; op++) {
-        if (!p->calls[op]) continue;
-        double seconds = p->seconds[op] / passes;
-        fprintf(out, "  %-8s %9.3f ms %5.1f%% %8.1f us a call", profile_op_name((ProfileOp)op), 1e3 * seconds,
-                100 * p->seconds[op] / total, 1e6 * p->seconds[op] / (double)p->calls[op]);
-        double bytes = weights_of(model, (ProfileOp)op, matrix_bytes);
-        // Logits are the last token's only, and where a step was narrowed, what its last layer does behind attention.
-        const bool behind = op >= PROFILE_OUT && op <= PROFILE_DOWN;
-        const double narrowed = p->narrowed && behind ? 1.0 / model->shape.n_layers : 0;
-        double rows = op == PROFILE_LOGITS ? 1 : n_tokens * (1 - narrowed) + narrowed;
-        if (bytes > 0 && n_tokens == 1) fprintf(out, " %8.1f GB/s", bytes / seconds / 1e9);
-        if (bytes > 0 && n_tokens > 1)
-            fprintf(out, " %8.2f TFLOP/s",
-                    2 * rows * weights_of(model, (ProfileOp)op, matrix_elements) / seconds / 1e12);
-        fputc('\n', out);
-    }
-    fprintf(out, "  %-8s %9.3f ms\n", "all", 1e3 * total / passes);
-    if (*p->kernels) fprintf(out, "  kernels: %s\n", p->kernels);
-}
-
-// Prompts that nobody has asked for yet: those of time_prefill() are branches by now, and would be found again.
-static Status profile_prefill(Session *session, int32_t *ids, const BenchSettings *b, int vocab,
-                              Profile *profile, Error *error) {
-    Status status = STATUS_OK;
-    for (int run = 0; run <= b->repeat && !status; run++) { // the first warms up
-        SyncReport report;
-        if (run == 1) *profile = (Profile){0};
-        bench_make_ids(ids, b->prefill, vocab, b->repeat + 1 + run);
-        status = session_sync(session, ids, b->prefill, &report, error);
-        if (!status && report.cached > 0)
-            status = error_set(error, STATUS_UNSUPPORTED,
-                               "%lld of the %d tokens whose prefill is to be profiled were cached",
-                               (long long)report.cached, b->prefill);
-    }
-    return status;
-}
-
-static Status profile_decode(Session *session, int32_t *ids, const BenchSettings *b, int vocab,
-                             Profile *profile, Error *error) {
-    bench_make_ids(ids, b->depth, vocab, 0);
-    Status status = session_sync(session, ids, b->depth, NULL, error);
-    for (int i = 0; i < b->decode && !status; i++) {
-        if (i == 1) *profile = (Profile){0}; // the first has its logits
-        SampleParams params = bench_sampling(i);
-        int32_t id;
-        status = session_sample(session, &params, &id, error);
-    }
-    return status;
-}
-
-static Status run_profile(Engine *engine, Session *session, int32_t *ids, const BenchSettings *b, FILE *out,
-                          Error *error) {
-    const Model *model = engine_model(engine);
-    Profile *profile = calloc(1, sizeof *profile);
-    if (!profile) return error_set(error, STATUS_MEMORY, "no memory for a profile");
-    engine_set_profile(engine, profile);
-    Status status = profile_prefill(session, ids, b, model->shape.vocab_size, profile, error);
-    if (!status) {
-        fprintf(out, "prefill of %d tokens, op by op (mean of %d)\n", b->prefill, b->repeat);
-        print_profile(model, profile, b->repeat, b->prefill, out);
-        status = profile_decode(session, ids, b, model->shape.vocab_size, profile, error);
-    }
-    if (!status) {
-        fprintf(out, "a token at %d tokens, op by op, each launched by itself (mean of %d)\n", b->depth,
-                b->decode - 1);
-        print_profile(model, profile, b->decode - 1, 1, out);
-    }
-    engine_set_profile(engine, NULL);
-    free(profile);
-    return status;
-}
-
-// ---- past the context -----------------------------------------------------------------------------------
-
-// Fills the context, then decodes with room made as the settings say. Steps that make room count by themselves.
-static Status time_stream(Session *session, const BenchSettings *b, const Engine *engine, Times *steps,
-                          Times *rooms, Error *error) {
-    int vocab = engine_model(engine)->shape.vocab_size, size = engine_context_size(engine);
-    int32_t *ids = malloc((size_t)size * sizeof *ids), id;
-    if (!ids) return error_set(error, STATUS_MEMORY, "no memory for %d tokens", size);
-    bench_make_ids(ids, size, vocab, 0);
-    Status status = session_sync(session, ids, size, NULL, error);
-    free(ids);
-    for (int i = 0; i < b->stream && !status; i++) {
-        SampleParams params = bench_sampling(i);
-        double start = clock_seconds();
-        bool full = session_length(session) >= size;
-        if (full) status = session_make_room(session, &b->overflow, 1, error);
-        if (!status) status = session_sample(session, &params, &id, error);
-        Times *times = full ? rooms : steps;
-        times->seconds[times->n++] = clock_seconds() - start;
-    }
-    return status;
-}
-
-static Status stream(Engine *engine, Session *session, const BenchSettings *b, FILE *out, Error *error) {
-    Times steps = {.seconds = malloc((size_t)b->stream * sizeof(double))};
-    Times rooms = {.seconds = malloc((size_t)b->stream * sizeof(double))};
-    Status status = steps.seconds && rooms.seconds ? time_stream(session, b, engine, &steps, &rooms, error)
-                                                   : error_set(error, STATUS_MEMORY, "no memory for times");
-    if (!status) {
-        double mean = (bench_sum(&steps) + bench_sum(&rooms)) / b->stream;
-        fprintf(out, "stream    %d tokens past %d by %s: %.3f ms a token with all", b->stream,
-                engine_context_size(engine), overflow_policy_name(b->overflow.policy), 1e3 * mean);
-        if (steps.n) fprintf(out, "; %.3f ms where nothing leaves (median)", 1e3 * bench_median(&steps));
-        if (rooms.n)
-            fprintf(out, "; %.3f ms where something does (median of %d)", 1e3 * bench_median(&rooms),
-                    rooms.n);
-        fputc('\n', out);
-    }
-    free(steps.seconds);
-    free(rooms.seconds);
-    return status;
-}
-
 // ---- the whole -------------------------------------------------------------------------------------------
 
 static void print_memory(const Engine *engine, FILE *out) {
@@ -297,7 +149,7 @@ static Status print_softmax(const Engine *engine, FILE *out, Error *error) {
 double bench_token_bytes(const Engine *engine, double depth) {
     const Model *model = engine_model(engine);
     const Matrix *rows = &model->head.embedding; // a token reads one, unless they are the head as well
-    double unread = model->head.output.data == rows->data ? 0 : matrix_bytes(rows);
+    double unread = model->head.output.data == rows->data ? 0 : bench_matrix_bytes(rows);
     return (double)(model_weight_bytes(model) - model_idle_bytes(model)) - unread +
            (double)engine_token_bytes(engine) * depth;
 }
@@ -310,79 +162,122 @@ const char *bench_share(const Engine *engine, double bytes_a_second, char text[B
     return text;
 }
 
-// Times whole steps, as a chat has them: token ids in, sampled id out (default sampling), where a device begins the
-// next step before the id is on the host, and what the host does with it costs no time. Prints a table; with `profile`
-// another of the ops, whose times are the device's own. A stream tells the time of a token in the full context, and
-// what evicting costs.
-static Status measure(Engine *engine, const BenchSettings *settings, FILE *out, Error *error) {
+// What is timed of whole steps, as a chat has them: token ids in, sampled id out (default sampling), where a device begins
+// the next step before the id is on the host, and what the host does with it costs no time.
+typedef struct StepTimes {
+    Times prefill, decode;
+    Times
+        behind; // a prompt behind others that are cached: none, where nobody asked or the context has no room for both
+    bool wants_behind;
+} StepTimes;
+
+// Settings without zeros.
+static BenchSettings complete(const BenchSettings *settings) {
     BenchSettings b = *settings;
     if (b.decode <= 0) b.decode = 128;
     if (b.depth <= 0) b.depth = b.parallel > 0 ? b.prefill : 1; // beside rows: as one of them
     if (b.repeat <= 0) b.repeat = 5;
-    const Model *model = engine_model(engine);
-    int longest = b.prefill > b.depth + b.decode ? b.prefill : b.depth + b.decode;
-    if (b.parallel > 0 && longest < b.prefill + b.decode) longest = b.prefill + b.decode;
-    const bool is_behind = b.depth > 1 && b.parallel == 0,
-               both_fit = b.depth + b.prefill <= engine_context_size(engine);
-    if (is_behind && both_fit && longest < b.depth + b.prefill) longest = b.depth + b.prefill;
-    if (longest > engine_context_size(engine))
-        return error_set(error, STATUS_CONTEXT,
-                         "%d tokens are wanted, the context holds %d; use a larger --context", longest,
-                         engine_context_size(engine));
+    return b;
+}
 
-    const EngineDispatch *dispatch = engine_dispatch(engine);
+static bool has_room_behind(const Engine *engine, const BenchSettings *b) {
+    return b->depth > 1 && b->parallel == 0 && b->depth + b->prefill <= engine_context_size(engine);
+}
+
+// Tokens of the longest of all that is to be timed, which has to fit the context.
+static Status find_longest(const Engine *engine, const BenchSettings *b, int *longest, Error *error) {
+    int most = b->prefill > b->depth + b->decode ? b->prefill : b->depth + b->decode;
+    if (b->parallel > 0 && most < b->prefill + b->decode) most = b->prefill + b->decode;
+    if (has_room_behind(engine, b) && most < b->depth + b->prefill) most = b->depth + b->prefill;
+    *longest = most;
+    if (most > engine_context_size(engine))
+        return error_set(error, STATUS_CONTEXT,
+                         "%d tokens are wanted, the context holds %d; use a larger --context", most,
+                         engine_context_size(engine));
+    return STATUS_OK;
+}
+
+static Status time_steps(const Engine *engine, Session *session, int32_t *ids, const BenchSettings *b,
+                         StepTimes *times, Error *error) {
+    const int vocab = engine_model(engine)->shape.vocab_size;
+    *times = (StepTimes){.prefill.seconds = malloc((size_t)b->repeat * sizeof(double)),
+                         .behind.seconds = malloc((size_t)b->repeat * sizeof(double)),
+                         .decode.seconds = malloc((size_t)b->repeat * (size_t)b->decode * sizeof(double)),
+                         .wants_behind = b->depth > 1 && b->parallel == 0};
+    if (!times->prefill.seconds || !times->behind.seconds || !times->decode.seconds)
+        return error_set(error, STATUS_MEMORY, "no memory for a benchmark");
+    Status status = time_prefill(session, ids, b, vocab, &times->prefill, error);
+    if (!status && has_room_behind(engine, b)) // before decoding, as after a pause
+        status = time_behind(session, ids, b, vocab, &times->behind, error);
+    return status ? status : time_decode(session, ids, b, vocab, &times->decode, error);
+}
+
+static void free_steps(StepTimes *times) {
+    free(times->prefill.seconds);
+    free(times->behind.seconds);
+    free(times->decode.seconds);
+}
+
+static void print_model(const Engine *engine, FILE *out) {
+    const Model *model = engine_model(engine);
     char backend[200];
     engine_describe_backend(engine, backend, sizeof backend);
+    fprintf(out, "model     %s %s, %.1f M parameters, %.1f MB\n",
+            *model->name ? model->name : model->architecture, conversion_weights_name(model),
+            (double)model->n_parameters / 1e6, (double)model_weight_bytes(model) / 1e6);
+    fprintf(out, "backend   %s\n", backend);
+    if (model->checkpoint)
+        fprintf(out, "loading   %.2f s, %.1f GB/s\n", engine_load_seconds(engine),
+                (double)model->weight_bytes / engine_load_seconds(engine) / 1e9);
+}
+
+static void print_steps(const Engine *engine, const BenchSettings *b, StepTimes *times, FILE *out) {
+    const double read = bench_median(&times->prefill), token = bench_median(&times->decode);
+    const double bytes = bench_token_bytes(engine, b->depth + b->decode / 2.0);
+    fprintf(out, "prefill   %d tokens: %.1f tok/s (median of %d)\n", b->prefill, b->prefill / read,
+            times->prefill.n);
+    if (times->behind.n)
+        fprintf(out, "prompt    %d tokens behind %d: %.2f ms (median of %d)\n", b->prefill, b->depth,
+                1e3 * bench_median(&times->behind), times->behind.n);
+    else if (times->wants_behind)
+        fprintf(out, "prompt    %d tokens behind %d: the context of %d has no room for both\n", b->prefill,
+                b->depth, engine_context_size(engine));
+    char share[BENCH_SHARE_ROOM];
+    fprintf(out, "decode    at %d tokens: %.2f ms a token, %.1f tok/s, %.1f GB/s%s (median of %d)\n",
+            b->depth, 1e3 * token, 1 / token, bytes / token / 1e9, bench_share(engine, bytes / token, share),
+            times->decode.n);
+}
+
+// Prints a table of what whole steps take; with `profile` another of the ops, whose times are the device's own. A stream
+// tells the time of a token in the full context, and what evicting costs.
+static Status measure(Engine *engine, const BenchSettings *settings, FILE *out, Error *error) {
+    const BenchSettings b = complete(settings);
+    const char *dispatch = engine_dispatch(engine)->origin;
+    int longest;
+    Status status = find_longest(engine, &b, &longest, error);
+    if (status) return status;
     Session *session = NULL;
+    StepTimes times = {0};
     int32_t *ids = malloc((size_t)longest * sizeof *ids);
-    Times prefill = {.seconds = malloc((size_t)b.repeat * sizeof(double))};
-    Times behind = {.seconds = malloc((size_t)b.repeat * sizeof(double))};
-    Times decode = {.seconds = malloc((size_t)b.repeat * (size_t)b.decode * sizeof(double))};
-    Status status = STATUS_OK;
-    if (!ids || !prefill.seconds || !behind.seconds || !decode.seconds)
-        status = error_set(error, STATUS_MEMORY, "no memory for a benchmark");
-    if (!status) status = session_open(engine, &session, error);
-    if (!status) status = time_prefill(session, ids, &b, model->shape.vocab_size, &prefill, error);
-    if (!status && is_behind && both_fit) // before decoding, as after a pause
-        status = time_behind(session, ids, &b, model->shape.vocab_size, &behind, error);
-    if (!status) status = time_decode(session, ids, &b, model->shape.vocab_size, &decode, error);
+    status = ids ? session_open(engine, &session, error)
+                 : error_set(error, STATUS_MEMORY, "no memory for a benchmark");
+    if (!status) status = time_steps(engine, session, ids, &b, &times, error);
     if (!status) {
-        double read = bench_median(&prefill), token = bench_median(&decode);
-        double bytes = bench_token_bytes(engine, b.depth + b.decode / 2.0);
-        fprintf(out, "model     %s %s, %.1f M parameters, %.1f MB\n",
-                *model->name ? model->name : model->architecture, conversion_weights_name(model),
-                (double)model->n_parameters / 1e6, (double)model_weight_bytes(model) / 1e6);
-        fprintf(out, "backend   %s\n", backend);
-        if (model->checkpoint)
-            fprintf(out, "loading   %.2f s, %.1f GB/s\n", engine_load_seconds(engine),
-                    (double)model->weight_bytes / engine_load_seconds(engine) / 1e9);
-        fprintf(out, "prefill   %d tokens: %.1f tok/s (median of %d)\n", b.prefill, b.prefill / read,
-                prefill.n);
-        if (behind.n)
-            fprintf(out, "prompt    %d tokens behind %d: %.2f ms (median of %d)\n", b.prefill, b.depth,
-                    1e3 * bench_median(&behind), behind.n);
-        else if (is_behind)
-            fprintf(out, "prompt    %d tokens behind %d: the context of %d has no room for both\n", b.prefill,
-                    b.depth, engine_context_size(engine));
-        char share[BENCH_SHARE_ROOM];
-        fprintf(out, "decode    at %d tokens: %.2f ms a token, %.1f tok/s, %.1f GB/s%s (median of %d)\n",
-                b.depth, 1e3 * token, 1 / token, bytes / token / 1e9,
-                bench_share(engine, bytes / token, share), decode.n);
+        print_model(engine, out);
+        print_steps(engine, &b, &times, out);
         print_memory(engine, out);
-        if (*dispatch->origin) fprintf(out, "dispatch  %s\n", dispatch->origin);
+        if (*dispatch) fprintf(out, "dispatch  %s\n", dispatch);
         status = print_softmax(engine, out, error);
     }
     if (!status && b.parallel > 0) {
         session_clear(session); // its pages are theirs
         status = bench_parallel(engine, &b, out, error);
     }
-    if (!status && b.stream > 0) status = stream(engine, session, &b, out, error);
-    if (!status && b.profile) status = run_profile(engine, session, ids, &b, out, error);
+    if (!status && b.stream > 0) status = bench_stream(engine, session, &b, out, error);
+    if (!status && b.profile) status = bench_profile(engine, session, ids, &b, out, error);
     session_close(session);
     free(ids);
-    free(prefill.seconds);
-    free(behind.seconds);
-    free(decode.seconds);
+    free_steps(&times);
     return status;
 }
 

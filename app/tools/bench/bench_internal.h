@@ -31,7 +31,16 @@ void bench_make_ids(int32_t *ids, int n, int vocab_size, int run);
 // The default sampling, at a position of the random numbers.
 SampleParams bench_sampling(int position);
 
-// Settings without zeros.
+// Bytes that the matrix takes; none where the model has no such.
+double bench_matrix_bytes(const Matrix *matrix);
+
+// All of these take settings without zeros.
+// Times each op of a prompt, and of tokens behind `depth` others, in a table; `ids` has room for both.
+Status bench_profile(Engine *engine, Session *session, int32_t *ids, const BenchSettings *settings, FILE *out,
+                     Error *error);
+// Fills the context and decodes past it, with room made as the settings say.
+Status bench_stream(Engine *engine, Session *session, const BenchSettings *settings, FILE *out, Error *error);
+// Many conversations at once.
 Status bench_parallel(Engine *engine, const BenchSettings *settings, FILE *out, Error *error);
 
 // The median time of a token behind settings->depth others; `ids` has room for them.
