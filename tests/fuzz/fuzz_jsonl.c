@@ -1,5 +1,5 @@
 // Hostile lines of --jsonl: each becomes a conversation or a reason, and either has an answer that is one line of JSON.
-#include "app/modes/jsonl_line.h"
+#include "app/modes/jsonl/jsonl_line.h"
 
 #include <stdio.h>
 #include <stdlib.h>

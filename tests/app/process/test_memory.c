@@ -3,7 +3,7 @@
 #include "tests/support/test.h"
 #include "tests/support/talk/transcripts.h"
 
-#include "app/modes/jsonl_line.h"
+#include "app/modes/jsonl/jsonl_line.h"
 #include "app/modes/modes.h"
 #include "app/process/json_memory.h"
 #include "app/record/export.h"

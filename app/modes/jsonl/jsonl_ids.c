@@ -1,4 +1,4 @@
-#include "app/modes/jsonl_ids.h"
+#include "app/modes/jsonl/jsonl_ids.h"
 
 #include "kernels/base/hash.h"
 #include "kernels/base/text/quote.h"

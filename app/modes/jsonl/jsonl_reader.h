@@ -2,7 +2,7 @@
 #ifndef PALAVER_APP_JSONL_READER_H
 #define PALAVER_APP_JSONL_READER_H
 
-#include "app/modes/jsonl_line.h"
+#include "app/modes/jsonl/jsonl_line.h"
 #include "engine/talk/scheduler/item_queue.h"
 
 typedef struct JsonlReader JsonlReader;

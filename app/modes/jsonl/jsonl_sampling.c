@@ -1,4 +1,4 @@
-#include "app/modes/jsonl_sampling.h"
+#include "app/modes/jsonl/jsonl_sampling.h"
 
 #include "config/config_unknown.h"
 #include "kernels/base/text/json.h"

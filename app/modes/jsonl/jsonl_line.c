@@ -1,6 +1,6 @@
-#include "app/modes/jsonl_line.h"
+#include "app/modes/jsonl/jsonl_line.h"
 
-#include "app/modes/jsonl_sampling.h"
+#include "app/modes/jsonl/jsonl_sampling.h"
 #include "app/record/message_json.h"
 #include "app/terminal/text_shown.h"
 #include "kernels/base/text/json.h"

@@ -1,4 +1,4 @@
-#include "app/modes/jsonl_reader.h"
+#include "app/modes/jsonl/jsonl_reader.h"
 
 #include "app/modes/line_reader.h"
 #include "app/terminal/text_shown.h"

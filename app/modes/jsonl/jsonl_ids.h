@@ -2,7 +2,7 @@
 #ifndef PALAVER_APP_JSONL_IDS_H
 #define PALAVER_APP_JSONL_IDS_H
 
-#include "app/modes/jsonl_line.h"
+#include "app/modes/jsonl/jsonl_line.h"
 
 typedef struct JsonlIdPlace {
     uint64_t hash;

@@ -8,13 +8,13 @@
 #include "app/loading/choose_template.h"
 #include "app/loading/load.h"
 #include "app/loading/model_name.h"
-#include "app/modes/jsonl_ids.h"
-#include "app/modes/jsonl_reader.h"
+#include "app/modes/jsonl/jsonl_answers.h"
+#include "app/modes/jsonl/jsonl_ids.h"
+#include "app/modes/jsonl/jsonl_reader.h"
 #include "app/modes/modes.h"
 #include "app/process/signals.h"
 #include "app/settings/settings_conversation.h"
 #include "app/settings/settings_tell.h"
-#include "kernels/base/array.h"
 #include "kernels/base/clock.h"
 #include "kernels/base/path.h"
 #include "kernels/base/text/quote.h"
@@ -28,7 +28,6 @@ enum {
     IDLE = 100,        // milliseconds between looks at the signals where there is nothing to do
     WRONG_A_STEP = 64, // wrong lines answered before the rows go on
     RANGES = 8,        // of lines that are named when not all are answered
-    HELD = 4096,       // answers that wait for an earlier one (--ordered): then no more lines are taken
 };
 
 // Lines that were read, but not answered. Their numbers have room from the beginning: at the end there may be no
@@ -52,14 +51,8 @@ typedef struct Jsonl {
     bool input_ended;
     JsonlLine **given; // [n_given] in rows
     int n_given;
-    JsonlLine **held; // [n_held] finished, but earlier ones are not (--ordered); by number
-    int n_held;
-    size_t held_room;
-    long long next;                         // the number that is written next (--ordered)
-    long long n_written;                    // lines of output
-    long long n_failed, n_refused, n_wrong; // of these without a whole answer, and why
-    long long n_drawn;                      // tokens
-    long long unwritten;                    // the line whose answer could not be written; 0: none
+    JsonlAnswers answers;
+    long long n_drawn; // tokens
     Rest rest;
     SettingsTold told;
     bool told_of_model, told_of_id;
@@ -67,66 +60,6 @@ typedef struct Jsonl {
     Grammar *grammar; // of the last line that had one: lines often have the same
     double start;
 } Jsonl;
-
-// ---- answers --------------------------------------------------------------------------------------------------------
-
-static Status write_answer(Jsonl *j, JsonlLine *line, Error *error) {
-    char *answer = jsonl_line_answer(line);
-    Status status = answer ? screen_reply(j->screen, SCREEN_NORMAL, answer, strlen(answer), error)
-                           : error_set(error, STATUS_MEMORY, "out of memory");
-    free(answer);
-    if (status) {
-        j->unwritten = line->line;
-        return status;
-    }
-    j->n_written++;
-    if (line->error.status == STATUS_MEMORY)
-        j->n_failed++;
-    else if (line->error.status)
-        j->n_wrong++;
-    else if (line->item.status == STATUS_CONTEXT)
-        j->n_refused++;
-    else if (line->item.status)
-        j->n_failed++;
-    return STATUS_OK;
-}
-
-static Status hold(Jsonl *j, JsonlLine *line, Error *error) {
-    if (!array_reserve(&j->held, sizeof *j->held, (size_t)j->n_held, 1, &j->held_room)) {
-        j->unwritten = line->line;
-        return error_set(error, STATUS_MEMORY, "out of memory");
-    }
-    int at = j->n_held++;
-    for (; at > 0 && j->held[at - 1]->number > line->number; at--) j->held[at] = j->held[at - 1];
-    j->held[at] = line;
-    return STATUS_OK;
-}
-
-// Writes what is held up to the first that is missing; or, at an end before the end, all of it.
-static Status write_held(Jsonl *j, bool all, Error *error) {
-    int n = 0;
-    Status status = STATUS_OK;
-    for (; n < j->n_held && !status && (all || j->held[n]->number == j->next); n++) {
-        status = write_answer(j, j->held[n], error);
-        j->next = j->held[n]->number + 1;
-        jsonl_line_free(j->held[n]);
-    }
-    j->n_held -= n;
-    if (n > 0) memmove(j->held, j->held + n, (size_t)j->n_held * sizeof(JsonlLine *));
-    return status;
-}
-
-// A line that is finished: its answer goes out, now or when its turn comes.
-static Status deliver(Jsonl *j, JsonlLine *line, Error *error) {
-    if (j->options->ordered) {
-        Status status = hold(j, line, error);
-        if (status) jsonl_line_free(line);
-        return status ? status : write_held(j, false, error);
-    }
-    Status status = write_answer(j, line, error);
-    jsonl_line_free(line);
-    return status;
-}
 
 // ---- the work -------------------------------------------------------------------------------------------------------
 
@@ -204,11 +137,11 @@ static Status give(Jsonl *j, JsonlLine *line, Error *error) {
     if (!status) status = make_settings(j, line, from);
     if (status) {
         line->error.status = status;
-        return deliver(j, line, error);
+        return jsonl_answers_deliver(&j->answers, line, error);
     }
     tell_model(j, line);
     set_numbers(j, line, from);
-    if (line->complete) return deliver(j, line, error);
+    if (line->complete) return jsonl_answers_deliver(&j->answers, line, error);
     j->given[j->n_given++] = line;
     scheduler_give(j->scheduler, &line->item);
     return STATUS_OK;
@@ -221,7 +154,7 @@ static Status deliver_finished(Jsonl *j, Error *error) {
         int at = 0;
         while (j->given[at] != line) at++;
         j->given[at] = j->given[--j->n_given];
-        status = deliver(j, line, error);
+        status = jsonl_answers_deliver(&j->answers, line, error);
     }
     return status;
 }
@@ -230,7 +163,7 @@ static Status deliver_finished(Jsonl *j, Error *error) {
 static Status take_lines(Jsonl *j, Error *error) {
     Status status = STATUS_OK;
     for (int n = 0; n < WRONG_A_STEP && !status && !j->input_ended && scheduler_wants(j->scheduler); n++) {
-        if (j->n_held >= HELD) break; // the earlier one is in a row
+        if (jsonl_answers_full(&j->answers)) break; // the earlier one is in a row
         void *line;
         QueueState state = item_queue_take(j->queue, scheduler_running(j->scheduler) ? 0 : IDLE, &line);
         j->input_ended = state == QUEUE_ENDED;
@@ -245,8 +178,9 @@ static void show_status(Jsonl *j) {
     char text[160];
     double seconds = clock_seconds() - j->start;
     int waiting = scheduler_waiting(j->scheduler); // for memory
-    snprintf(text, sizeof text, "%lld done, %d running, %d waiting, %.1f tok/s", j->n_written,
-             scheduler_running(j->scheduler) - waiting, item_queue_length(j->queue) + j->n_held + waiting,
+    snprintf(text, sizeof text, "%lld done, %d running, %d waiting, %.1f tok/s", j->answers.n_written,
+             scheduler_running(j->scheduler) - waiting,
+             item_queue_length(j->queue) + j->answers.n_held + waiting,
              seconds > 0 ? (double)scheduler_drawn(j->scheduler) / seconds : 0);
     screen_status(j->screen, text);
 }
@@ -280,7 +214,7 @@ static Status open_all(Jsonl *j, Error *error) {
         status = argument_read_system("--system", j->options->system, ENCODING_UTF8, &j->system, error);
     const size_t rows = (size_t)engine_rows(j->engine);
     j->given = calloc(rows, sizeof(JsonlLine *));
-    const size_t most = rows + HELD + rows + QUEUED + 1; // given, held, in the queue, unwritten
+    const size_t most = rows + JSONL_ANSWERS_HELD + rows + QUEUED + 1; // given, held, in the queue, unwritten
     j->rest.lines = calloc(most, sizeof *j->rest.lines);
     if (!status && (!j->given || !j->rest.lines)) status = error_set(error, STATUS_MEMORY, "out of memory");
     if (!status) status = item_queue_open(QUEUED, &j->queue, error);
@@ -322,10 +256,10 @@ static void drop(Rest *rest, JsonlLine *line) {
 // What was taken and not answered is freed, and told.
 static void drop_rest(Jsonl *j) {
     Rest *rest = &j->rest;
-    if (rest->lines && j->unwritten) rest->lines[rest->n++] = j->unwritten;
-    for (int i = 0; i < j->n_held; i++) drop(rest, j->held[i]);
+    if (rest->lines && j->answers.unwritten) rest->lines[rest->n++] = j->answers.unwritten;
+    for (int i = 0; i < j->answers.n_held; i++) drop(rest, j->answers.held[i]);
     for (int i = 0; i < j->n_given; i++) drop(rest, j->given[i]);
-    j->n_held = j->n_given = 0;
+    j->answers.n_held = j->n_given = 0;
     for (void *line; j->queue && item_queue_take(j->queue, 0, &line) == QUEUE_ITEM;) drop(rest, line);
     char text[400];
     if (rest->lines && rest->n > 0) {
@@ -337,26 +271,10 @@ static void drop_rest(Jsonl *j) {
     *rest = (Rest){0};
 }
 
-static void summarise(const Jsonl *j) {
-    const double seconds = clock_seconds() - j->start;
-    const struct {
-        long long n;
-        const char *what;
-    } lacking[] = {{j->n_refused, "refused by the context"}, {j->n_failed, "failed"}, {j->n_wrong, "wrong"}};
-    char more[120] = "";
-    for (int i = 0; i < 3; i++)
-        if (lacking[i].n)
-            snprintf(more + strlen(more), sizeof more - strlen(more), ", %lld %s", lacking[i].n,
-                     lacking[i].what);
-    screen_notice(j->screen, "[%lld answered%s; %lld tokens in %.1f s, %.1f tok/s]",
-                  j->n_written - j->n_refused - j->n_failed - j->n_wrong, more, j->n_drawn, seconds,
-                  seconds > 0 ? (double)j->n_drawn / seconds : 0);
-}
-
 static void close_all(Jsonl *j) {
     item_queue_close(j->queue);
     chat_template_close(j->chat_template);
-    free(j->held);
+    jsonl_answers_free(&j->answers);
     free(j->given);
     free(j->system);
     grammar_close(j->grammar);
@@ -365,20 +283,21 @@ static void close_all(Jsonl *j) {
 
 static int exit_of(const Jsonl *j, Status status) {
     if (status == STATUS_INTERRUPTED) return exit_status_of_interrupt();
-    if (status || j->n_failed) return EXIT_RUNTIME;
-    return j->n_refused ? EXIT_CONTEXT : j->n_wrong ? EXIT_SCRIPT : EXIT_WELL;
+    if (status || j->answers.n_failed) return EXIT_RUNTIME;
+    return j->answers.n_refused ? EXIT_CONTEXT : j->answers.n_wrong ? EXIT_SCRIPT : EXIT_WELL;
 }
 
 static int run(Program *program) {
     Jsonl j = {.options = &program->options,
                .settings = &program->settings,
                .screen = program->screen,
-               .engine = program->engine};
+               .engine = program->engine,
+               .answers = {.screen = program->screen, .ordered = program->options.ordered}};
     Error error = {0}, second;
     Status status = open_all(&j, &error);
     if (!status) status = answer_all(&j, &error);
-    bool output = status != STATUS_FILE && !j.unwritten; // that of stdout
-    if (output && write_held(&j, true, &second) && !status)
+    bool output = status != STATUS_FILE && !j.answers.unwritten; // that of stdout
+    if (output && jsonl_answers_flush(&j.answers, &second) && !status)
         status = error_set(&error, STATUS_FILE, "%s", second.message);
     screen_progress_end(j.screen);
     Status read = jsonl_reader_close(j.reader, &second);
@@ -388,7 +307,7 @@ static int run(Program *program) {
     if (began) j.n_drawn = scheduler_drawn(j.scheduler);
     scheduler_close(j.scheduler); // before the lines that it works on
     drop_rest(&j);
-    if (began) summarise(&j);
+    if (began) jsonl_answers_sum_up(&j.answers, j.n_drawn, clock_seconds() - j.start);
     int result = exit_of(&j, status ? status : read);
     close_all(&j);
     return result;
