@@ -1,5 +1,5 @@
 #include "app/chat/chat_internal.h"
-#include "app/chat/report.h"
+#include "app/chat/look/report.h"
 #include "app/chat/way.h"
 #include "app/loading/choose_template.h"
 #include "app/loading/load.h"

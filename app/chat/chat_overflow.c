@@ -1,7 +1,7 @@
 // What a person hears of a full context: notices before and after room was made. What is evicted is decided in
 // engine/cache/overflow.c and carried out by engine/talk/conversation_room.c.
 #include "app/chat/chat_internal.h"
-#include "app/chat/report.h"
+#include "app/chat/look/report.h"
 #include "app/chat/way.h"
 #include "kernels/base/array.h"
 

@@ -1,6 +1,6 @@
 // What is kept of a chat: its transcript, in a journal or a file.
 #include "app/chat/chat_internal.h"
-#include "app/chat/report.h"
+#include "app/chat/look/report.h"
 #include "app/chat/way.h"
 #include "app/record/journal_list.h"
 #include "app/terminal/text_shown.h"

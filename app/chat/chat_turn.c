@@ -1,7 +1,7 @@
 // A turn: the question becomes a message, the reply streams, and both are recorded, also where the reply was
 // interrupted.
 #include "app/chat/chat_internal.h"
-#include "app/chat/report.h"
+#include "app/chat/look/report.h"
 #include "app/chat/way.h"
 #include "app/process/signals.h"
 #include "app/ranks/ranks.h"

@@ -1,5 +1,5 @@
 // Commands about whole conversations: clear, new, list, switch, delete, fork.
-#include "app/chat/report.h"
+#include "app/chat/look/report.h"
 #include "app/commands/commands_internal.h"
 #include "app/record/attachment.h"
 #include "app/record/journal_list.h"

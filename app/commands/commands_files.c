@@ -1,5 +1,5 @@
 // Commands that read and write files: save, load, export, file.
-#include "app/chat/report.h"
+#include "app/chat/look/report.h"
 #include "app/commands/commands_internal.h"
 #include "app/loading/model_name.h"
 #include "app/record/attachment.h"

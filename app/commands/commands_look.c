@@ -1,8 +1,8 @@
 // Commands that look: stats, think, view, tokens, top, replay, copy, time.
 #include "app/commands/commands_internal.h"
-#include "app/chat/replay.h"
-#include "app/chat/report.h"
-#include "app/chat/view.h"
+#include "app/chat/look/replay.h"
+#include "app/chat/look/report.h"
+#include "app/chat/look/view.h"
 #include "app/terminal/screen/page.h"
 #include "app/terminal/text_shown.h"
 #include "app/terminal/token_shown.h"

@@ -1,5 +1,5 @@
 // Commands that change the conversation: system, model, retry, edit, say, continue. /undo and /redo: commands_undo.c.
-#include "app/chat/report.h"
+#include "app/chat/look/report.h"
 #include "app/chat/way.h"
 #include "app/commands/commands_internal.h"
 #include "app/terminal/editor/compose.h"

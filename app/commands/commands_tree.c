@@ -1,5 +1,5 @@
 // Commands that show the tree of turns, and go to a place in it: goto, tree.
-#include "app/chat/report.h"
+#include "app/chat/look/report.h"
 #include "app/chat/way.h"
 #include "app/commands/commands_internal.h"
 #include "app/record/attachment.h"

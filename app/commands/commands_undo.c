@@ -1,6 +1,6 @@
 // /undo and /redo: the way up in the tree of turns, and down again where one came from. What is taken back leaves the
 // cache with the next reply: engine/session/session_prefix.c, engine/cache/kv_sequence.c.
-#include "app/chat/report.h"
+#include "app/chat/look/report.h"
 #include "app/chat/way.h"
 #include "app/commands/commands_internal.h"
 #include "app/terminal/text_shown.h"

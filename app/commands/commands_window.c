@@ -3,8 +3,8 @@
 #include "app/record/attachment.h"
 #include "app/terminal/screen/page.h"
 #include "app/terminal/text_shown.h"
-#include "app/chat/report.h"
-#include "app/chat/window.h"
+#include "app/chat/look/report.h"
+#include "app/chat/look/window.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 // The prompt. A turn reads like the way of the data: a line is edited, asked, answered, kept.
-#include "app/chat/report.h"
+#include "app/chat/look/report.h"
 #include "app/commands/commands.h"
 #include "app/modes/modes.h"
 #include "app/process/signals.h"

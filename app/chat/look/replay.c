@@ -1,4 +1,4 @@
-#include "app/chat/replay.h"
+#include "app/chat/look/replay.h"
 
 #include "app/chat/chat_internal.h"
 #include "app/chat/way.h"

@@ -1,4 +1,4 @@
-#include "app/chat/view.h"
+#include "app/chat/look/view.h"
 
 #include "app/chat/chat_internal.h"
 #include "app/terminal/screen/page.h"

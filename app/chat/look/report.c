@@ -1,8 +1,8 @@
-#include "app/chat/report.h"
+#include "app/chat/look/report.h"
 
 #include "app/chat/chat_internal.h"
 #include "app/chat/way.h"
-#include "app/chat/window.h"
+#include "app/chat/look/window.h"
 #include "app/loading/model_name.h"
 #include "app/loading/plan_shown.h"
 #include "app/terminal/text_shown.h"

@@ -1,4 +1,4 @@
-#include "app/chat/window.h"
+#include "app/chat/look/window.h"
 
 #include "app/chat/chat_internal.h"
 
