@@ -1,6 +1,6 @@
 // Other programs change files that palaver has open: its model, its journal, its configuration.
 #include "tests/support/files.h"
-#include "tests/support/model/prompt.h"
+#include "tests/support/terminal/prompt.h"
 #include "tests/support/test.h"
 
 #include <stdio.h>

@@ -6,7 +6,7 @@
 #include "engine/model/model_internal.h"
 #include "tests/support/files.h"
 #include "tests/support/model/golden_model.h"
-#include "tests/support/model/shift_stream.h"
+#include "tests/support/engine/shift_stream.h"
 #include "tests/support/test.h"
 
 #include <dirent.h>

@@ -3,7 +3,7 @@
 #include "tests/support/model/chat_golden.h"
 #include "tests/support/model/golden_model.h"
 #include "tests/support/model/parley.h"
-#include "tests/support/model/stream.h"
+#include "tests/support/engine/stream.h"
 #include "tests/support/test.h"
 
 #include <jansson.h>

@@ -1,6 +1,6 @@
 // Which device is used, why not another, and what becomes of a conversation when one is lost. The GPU is a plug-in for
 // tests (tests/plugin/faulty.c) beside a palaver of its own, in the folder `faulty` beside the tested one.
-#include "tests/support/model/prompt.h"
+#include "tests/support/terminal/prompt.h"
 #include "tests/support/program.h"
 #include "tests/support/test.h"
 

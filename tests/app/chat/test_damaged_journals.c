@@ -1,7 +1,7 @@
 // Journals that are damaged, torn, empty or on a full disk: what is whole is read, and which one --resume takes.
 #include "tests/support/files.h"
 #include "tests/support/program.h"
-#include "tests/support/model/prompt.h"
+#include "tests/support/terminal/prompt.h"
 #include "tests/support/test.h"
 
 #include <dirent.h>

@@ -1,7 +1,7 @@
 // /continue at a terminal: a reply that was cut within a block of Markdown goes on in that block, also in another run of
 // the program. A grammar of one text says what the model says.
 #include "tests/support/files.h"
-#include "tests/support/model/prompt.h"
+#include "tests/support/terminal/prompt.h"
 #include "tests/support/test.h"
 
 #include <stdio.h>

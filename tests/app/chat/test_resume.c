@@ -1,7 +1,7 @@
 // What outlives the program: the journal and --resume, exactly; signals that save first; /save and /load.
 #include "tests/support/files.h"
 #include "tests/support/program.h"
-#include "tests/support/model/prompt.h"
+#include "tests/support/terminal/prompt.h"
 #include "tests/support/test.h"
 
 #include <dirent.h>

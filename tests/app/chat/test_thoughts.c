@@ -1,6 +1,6 @@
 // Reasoning between think tokens: told apart by token id, shown, dimmed or hidden.
 #include "tests/support/files.h"
-#include "tests/support/model/prompt.h"
+#include "tests/support/terminal/prompt.h"
 #include "tests/support/model/tokenizer_files.h"
 #include "tests/support/test.h"
 #include "app/chat/thoughts.h"

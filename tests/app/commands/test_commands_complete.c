@@ -1,6 +1,6 @@
 // Tab behind a command: what is put in is what the command reads.
 #include "tests/support/files.h"
-#include "tests/support/model/prompt.h"
+#include "tests/support/terminal/prompt.h"
 #include "tests/support/test.h"
 
 #include <stdio.h>

@@ -2,7 +2,7 @@
 // for it, goes on after kill -9, and whatever a server does wrong is one line.
 #include "tests/support/files.h"
 #include "tests/support/stores/hub.h"
-#include "tests/support/model/prompt.h"
+#include "tests/support/terminal/prompt.h"
 #include "tests/support/program.h"
 #include "tests/support/test.h"
 

@@ -1,6 +1,6 @@
 // What makes the prompt pleasant, as tried: a failed command is a key away, long lists are paged, keys do what they do
 // elsewhere, a reply that says the same over and over is told of.
-#include "tests/support/model/prompt.h"
+#include "tests/support/terminal/prompt.h"
 #include "tests/support/program.h"
 #include "tests/support/test.h"
 

@@ -1,6 +1,6 @@
 // `palaver --jsonl`, as a shell has it: many lines, their order, and every way in which it can be cut short.
 #include "tests/support/runs/answers.h"
-#include "tests/support/model/prompt.h"
+#include "tests/support/terminal/prompt.h"
 #include "tests/support/test.h"
 
 #include <jansson.h>

@@ -1,6 +1,6 @@
 // The lines of `palaver --jsonl`: forms of conversations and of answers, and what is said of lines that are wrong.
 #include "tests/support/runs/answers.h"
-#include "tests/support/model/prompt.h"
+#include "tests/support/terminal/prompt.h"
 #include "tests/support/test.h"
 
 #include <jansson.h>

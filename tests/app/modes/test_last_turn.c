@@ -1,5 +1,5 @@
 // What stands between a question and the prompt behind its reply: the last turn where one comes back to it, and notices.
-#include "tests/support/model/prompt.h"
+#include "tests/support/terminal/prompt.h"
 #include "tests/support/program.h"
 #include "tests/support/test.h"
 

@@ -1,6 +1,6 @@
 // What the prompt tells beside replies: the editor's own lines, a question that was edited, names that cannot be, and
 // where a conversation's window stands.
-#include "tests/support/model/prompt.h"
+#include "tests/support/terminal/prompt.h"
 #include "tests/support/test.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
 // A script's turns are read while others are answered: what that changes for who writes them, and what it must not.
-#include "tests/support/model/prompt.h"
+#include "tests/support/terminal/prompt.h"
 #include "tests/support/test.h"
 
 #include <jansson.h>

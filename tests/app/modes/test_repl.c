@@ -1,6 +1,6 @@
 // The prompt as a person uses it, in a pseudo-terminal: banner, replies, Ctrl-C in all its meanings, $EDITOR,
 // signals, the gauge, and going on with --resume.
-#include "tests/support/model/prompt.h"
+#include "tests/support/terminal/prompt.h"
 #include "tests/support/test.h"
 
 #include <signal.h>

@@ -1,6 +1,6 @@
 // What is typed while a reply is made waits as what it was: lines that were ended are turns, the rest is the draft;
 // after a Ctrl-C nothing is sent and nothing is lost. And what of typing and pasting cannot be taken is told.
-#include "tests/support/model/prompt.h"
+#include "tests/support/terminal/prompt.h"
 #include "tests/support/test.h"
 
 #include <signal.h>

@@ -1,7 +1,7 @@
 // What the themes make of a reply with everything that Markdown has, through the program, against what tmux shows of it
 // (tests/golden/make_markdown_screens.py): the colours and looks of every character.
 #include "tests/support/files.h"
-#include "tests/support/model/prompt.h"
+#include "tests/support/terminal/prompt.h"
 #include "tests/support/test.h"
 
 #include <jansson.h>

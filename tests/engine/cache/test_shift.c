@@ -1,6 +1,6 @@
 // What a model sees after tokens left its cache: against a forward pass over the whole stream in which every query has
 // the visibility and the distances that it had (C9), for every kind of positions, cache and policy.
-#include "tests/support/model/sessions.h"
+#include "tests/support/engine/sessions.h"
 #include "tests/support/test.h"
 #include "engine/engine_internal.h"
 #include "tests/support/model/golden_model.h"

@@ -4,7 +4,7 @@
 // logits whether it was shifted, in either way, or read again (requirement C9; with more layers they differ by design).
 // As a negative control the same tokens are read again at the places they had: that must differ.
 #include "tests/support/model/golden_model.h"
-#include "tests/support/model/shift_stream.h"
+#include "tests/support/engine/shift_stream.h"
 #include "tests/support/test.h"
 
 #include <math.h>

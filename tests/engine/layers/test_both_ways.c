@@ -4,7 +4,7 @@
 #include "engine/session/session_step.h"
 #include "engine/session/snapshot.h"
 #include "tests/support/model/golden_model.h"
-#include "tests/support/model/sessions.h"
+#include "tests/support/engine/sessions.h"
 #include "tests/support/test.h"
 #include "engine/model/model.h"
 

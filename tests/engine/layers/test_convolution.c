@@ -2,7 +2,7 @@
 // read at once, in pieces and token by token, from both kinds of files, and the tokens that it goes on with.
 #include "tests/support/test.h"
 #include "tests/support/model/golden_check.h"
-#include "tests/support/model/sessions.h"
+#include "tests/support/engine/sessions.h"
 #include "engine/engine_internal.h"
 #include "engine/session/session_step.h"
 

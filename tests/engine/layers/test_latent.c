@@ -4,7 +4,7 @@
 #include "engine/engine_internal.h"
 #include "tests/support/files.h"
 #include "tests/support/model/golden_check.h"
-#include "tests/support/model/sessions.h"
+#include "tests/support/engine/sessions.h"
 #include "tests/support/test.h"
 
 #include <math.h>

@@ -3,7 +3,7 @@
 #include "engine/batch.h"
 #include "engine/session/session_step.h"
 #include "tests/support/model/golden_model.h"
-#include "tests/support/model/sessions.h"
+#include "tests/support/engine/sessions.h"
 #include "tests/support/test.h"
 #include "engine/model/model.h"
 

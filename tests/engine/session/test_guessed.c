@@ -3,7 +3,7 @@
 
 #include "engine/engine_internal.h"
 #include "tests/support/ahead.h"
-#include "tests/support/model/sessions.h"
+#include "tests/support/engine/sessions.h"
 #include "tests/support/test.h"
 
 #include <glob.h>

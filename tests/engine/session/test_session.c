@@ -1,6 +1,6 @@
 // One stream of tokens over its cache: what is kept, what is evaluated again, roll-back, and that how the tokens came
 // in makes no difference.
-#include "tests/support/model/sessions.h"
+#include "tests/support/engine/sessions.h"
 #include "tests/support/test.h"
 #include "engine/engine.h"
 #include "engine/session/session_step.h"

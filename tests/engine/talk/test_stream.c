@@ -2,7 +2,7 @@
 // ten contexts stays as good as in the first (requirement C10). As a control nothing leaves and nothing is shifted:
 // positions run on beyond those that the model was trained for, 96, which is why it is not the model in assets/: that
 // one knows 1,024.
-#include "tests/support/model/stream.h"
+#include "tests/support/engine/stream.h"
 #include "tests/support/test.h"
 
 #include <math.h>

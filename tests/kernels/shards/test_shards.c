@@ -10,7 +10,7 @@
 #include "tests/support/kernels/fake_cards.h"
 #include "tests/support/kernels/random.h"
 #include "tests/support/model/golden_model.h"
-#include "tests/support/model/sessions.h"
+#include "tests/support/engine/sessions.h"
 #include "tests/support/test.h"
 
 #include <stdio.h>

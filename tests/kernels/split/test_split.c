@@ -11,7 +11,7 @@
 #include "tests/support/files.h"
 #include "tests/support/model/golden_model.h"
 #include "tests/support/kernels/random.h"
-#include "tests/support/model/sessions.h"
+#include "tests/support/engine/sessions.h"
 #include "tests/support/test.h"
 
 #include <math.h>

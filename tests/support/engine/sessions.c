@@ -1,4 +1,4 @@
-#include "tests/support/model/sessions.h"
+#include "tests/support/engine/sessions.h"
 
 #include "engine/engine_internal.h"
 #include "engine/session/session_step.h"

@@ -1,4 +1,4 @@
-#include "tests/support/model/shift_stream.h"
+#include "tests/support/engine/shift_stream.h"
 
 #include "tests/support/model/golden_model.h"
 #include "tests/support/test.h"

@@ -1,4 +1,4 @@
-#include "tests/support/model/stream.h"
+#include "tests/support/engine/stream.h"
 
 #include "tests/support/test.h"
 #include "engine/model/model.h"

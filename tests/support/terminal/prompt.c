@@ -1,4 +1,4 @@
-#include "tests/support/model/prompt.h"
+#include "tests/support/terminal/prompt.h"
 
 #include "tests/support/test.h"
 
