@@ -169,6 +169,9 @@ Status split_decode(Backend *backend, const DecodeStep *step, Error *error);
 void split_waited(Split *split);
 
 // Ops of the table.
+extern const Ops SPLIT_OPS;
+void split_close(Backend *backend);
+
 Status split_memory_alloc(Backend *backend, size_t bytes, void **memory, Error *error);
 Status split_memory_alloc_layers(Backend *backend, size_t bytes, int n_layers, size_t head_bytes,
                                  void **memory, Error *error);
