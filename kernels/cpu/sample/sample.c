@@ -1,38 +1,13 @@
-#include "kernels/cpu/sample/sample.h"
-#include "kernels/cpu/sample/select.h"
-#include "kernels/sample_math.h"
+#include "kernels/cpu/sample/sample_internal.h"
 
 #include <stdbool.h>
 #include <stdlib.h>
 
-enum {
-    BLOCK = 64, // logits that share a maximum
-    HEAD = 256, // tokens that usually hold the nucleus: tried before all of them
-};
-
-struct SampleScratch {
-    int n_vocab;
-    int32_t *keys;         // [n_vocab] sample_key() of the adjusted logits
-    int32_t *block_max;    // [n_blocks]
-    Candidate *candidates; // [n_vocab], also room for the blocks
-};
-
-// One row on its way through the chain. What is left is all of the row that is not −∞ (n < 0), or candidates
-// [n].
-typedef struct Chain {
-    SampleScratch *scratch;
-    int n_vocab, n_blocks;
-    int32_t max_key;
-    int n;
-} Chain;
-
-static int blocks_of(int n_vocab) {
-    return (n_vocab - 1) / BLOCK + 1;
-}
+enum { HEAD = 256 }; // tokens that usually hold the nucleus: tried before all of them
 
 int64_t sample_scratch_bytes(int n_vocab) {
     return (int64_t)sizeof(SampleScratch) + n_vocab * (int64_t)(sizeof(int32_t) + sizeof(Candidate)) +
-           blocks_of(n_vocab) * (int64_t)sizeof(int32_t);
+           sample_blocks(n_vocab) * (int64_t)sizeof(int32_t);
 }
 
 Status sample_scratch_open(int n_vocab, SampleScratch **scratch, Error *error) {
@@ -45,7 +20,7 @@ Status sample_scratch_open(int n_vocab, SampleScratch **scratch, Error *error) {
     if (s) {
         s->n_vocab = n_vocab;
         s->keys = malloc((size_t)n_vocab * sizeof *s->keys);
-        s->block_max = malloc((size_t)blocks_of(n_vocab) * sizeof *s->block_max);
+        s->block_max = malloc((size_t)sample_blocks(n_vocab) * sizeof *s->block_max);
         s->candidates = malloc((size_t)n_vocab * sizeof *s->candidates);
     }
     if (!s || !s->keys || !s->block_max || !s->candidates) {
@@ -64,143 +39,9 @@ void sample_scratch_close(SampleScratch *scratch) {
     free(scratch);
 }
 
-// ---- the row --------------------------------------------------------------------------------------------
-
-static Status check(const SampleParams *p, int n_vocab, const SampleScratch *scratch, Error *error) {
-    if (n_vocab < 1 || n_vocab > scratch->n_vocab)
-        return error_set(error, STATUS_USAGE, "sample: a row of %d logits: 1 to %d fit the scratch", n_vocab,
-                         scratch->n_vocab);
-    if (!(p->temperature >= 0 && p->temperature < INFINITY))
-        return error_set(error, STATUS_USAGE, "sample: temperature %g must be 0 or more", p->temperature);
-    if (!(p->top_p >= 0 && p->top_p <= 1) || !(p->typical_p >= 0 && p->typical_p <= 1) ||
-        !(p->min_p >= 0 && p->min_p <= 1))
-        return error_set(error, STATUS_USAGE, "sample: top_p %g, typical_p %g and min_p %g must be 0 to 1",
-                         p->top_p, p->typical_p, p->min_p);
-    if (p->top_k < 0 || p->n_adjustments < 0)
-        return error_set(error, STATUS_USAGE, "sample: top_k %d and n_adjustments %d must be 0 or more",
-                         p->top_k, p->n_adjustments);
-    return STATUS_OK;
-}
-
-static int block_end(const Chain *chain, int block) {
-    return block == chain->n_blocks - 1 ? chain->n_vocab : (block + 1) * BLOCK;
-}
-
-// Integer keys, so that the compiler may vectorise maximum and minimum: NaNs are keys beyond the infinities.
-static Status load_row(Chain *chain, const float *logits, Error *error) {
-    int32_t *keys = chain->scratch->keys;
-    for (int b = 0; b < chain->n_blocks; b++) {
-        int begin = b * BLOCK, end = block_end(chain, b);
-        int32_t max = INT32_MIN, min = INT32_MAX;
-        for (int i = begin; i < end; i++) {
-            int32_t key = sample_key(logits[i]);
-            keys[i] = key;
-            max = key > max ? key : max;
-            min = key < min ? key : min;
-        }
-        chain->scratch->block_max[b] = max;
-        if (max > SAMPLE_KEY_PLUS_INFINITY || min < SAMPLE_KEY_MINUS_INFINITY) {
-            int i = begin;
-            while (keys[i] <= SAMPLE_KEY_PLUS_INFINITY && keys[i] >= SAMPLE_KEY_MINUS_INFINITY) i++;
-            return error_set(
-                error, STATUS_DEVICE,
-                "sample: the logit of token %d is not a number: the model or its file is damaged", i);
-        }
-    }
-    return STATUS_OK;
-}
-
-static void renew_block_max(Chain *chain, int block) {
-    const int32_t *keys = chain->scratch->keys;
-    int32_t max = INT32_MIN;
-    for (int i = block * BLOCK; i < block_end(chain, block); i++) max = keys[i] > max ? keys[i] : max;
-    chain->scratch->block_max[block] = max;
-}
-
-static Status adjust(Chain *chain, const float *logits, const SampleParams *params, Error *error) {
-    for (int i = 0; i < params->n_adjustments; i++) {
-        LogitAdjustment a = params->adjustments[i];
-        if (a.id < 0 || a.id >= chain->n_vocab)
-            return error_set(error, STATUS_USAGE, "sample: an adjustment of token %d in a vocabulary of %d",
-                             a.id, chain->n_vocab);
-        if (!(a.divide > 0 && a.divide < INFINITY) || isnan(a.subtract))
-            return error_set(error, STATUS_USAGE, "sample: token %d is adjusted by / %g - %g", a.id, a.divide,
-                             a.subtract);
-        float l = logits[a.id];
-        float adjusted =
-            a.subtract == INFINITY ? -INFINITY : (l > 0 ? l / a.divide : l * a.divide) - a.subtract;
-        if (isnan(adjusted))
-            return error_set(error, STATUS_USAGE, "sample: token %d with logit %g is adjusted by / %g - %g",
-                             a.id, l, a.divide, a.subtract);
-        int32_t old = chain->scratch->keys[a.id], key = sample_key(adjusted);
-        int32_t *max = &chain->scratch->block_max[a.id / BLOCK];
-        chain->scratch->keys[a.id] = key;
-        if (key >= *max)
-            *max = key;
-        else if (old == *max)
-            renew_block_max(chain, a.id / BLOCK);
-    }
-    return STATUS_OK;
-}
-
-// What is not allowed becomes impossible, whatever its logit.
-static void forbid(Chain *chain, const uint32_t *allowed) {
-    int32_t *keys = chain->scratch->keys;
-    for (int b = 0; b < chain->n_blocks; b++) {
-        const int end = block_end(chain, b);
-        bool changed = false;
-        for (int i = b * BLOCK; i < end; i += 32) {
-            const uint32_t bits = allowed[i / 32];
-            if (bits == UINT32_MAX) continue;
-            for (int k = i; k < end && k < i + 32; k++)
-                if (!(bits >> (k - i) & 1)) keys[k] = SAMPLE_KEY_MINUS_INFINITY;
-            changed = true;
-        }
-        if (changed) renew_block_max(chain, b);
-    }
-}
-
-// Where logits are +∞, they share all probability: they become equal finite ones, the rest −∞.
-static void resolve_infinite(Chain *chain) {
-    int32_t *keys = chain->scratch->keys;
-    for (int i = 0; i < chain->n_vocab; i++)
-        keys[i] = keys[i] == SAMPLE_KEY_PLUS_INFINITY ? sample_key(0) : SAMPLE_KEY_MINUS_INFINITY;
-    for (int b = 0; b < chain->n_blocks; b++) renew_block_max(chain, b);
-    chain->max_key = sample_key(0);
-}
-
-// *id becomes what sample_logits() says of a row from which nothing can be drawn.
-static Status begin(Chain *chain, const SampleRow *row, const SampleParams *params, int32_t *id,
-                    Error *error) {
-    SampleScratch *scratch = row->scratch;
-    const int n_vocab = row->n_vocab;
-    Status status = check(params, n_vocab, scratch, error);
-    if (status) return status;
-    *chain = (Chain){.scratch = scratch, .n_vocab = n_vocab, .n_blocks = blocks_of(n_vocab), .n = -1};
-    status = load_row(chain, row->logits, error);
-    if (status) {
-        *id = SAMPLE_NAN;
-        return status;
-    }
-    status = adjust(chain, row->logits, params, error);
-    if (status) return status;
-    if (params->allowed) forbid(chain, params->allowed);
-    chain->max_key = INT32_MIN;
-    for (int b = 0; b < chain->n_blocks; b++)
-        if (scratch->block_max[b] > chain->max_key) chain->max_key = scratch->block_max[b];
-    if (chain->max_key == SAMPLE_KEY_MINUS_INFINITY) {
-        *id = SAMPLE_NOTHING;
-        return error_set(error, STATUS_DEVICE,
-                         "sample: none of %d tokens is left to choose from: all are banned or impossible",
-                         n_vocab);
-    }
-    if (chain->max_key == SAMPLE_KEY_PLUS_INFINITY) resolve_infinite(chain);
-    return STATUS_OK;
-}
-
 static int32_t greedy(const Chain *chain) {
     int i = 0;
-    while (chain->scratch->block_max[i / BLOCK] != chain->max_key) i += BLOCK;
+    while (chain->scratch->block_max[i / SAMPLE_BLOCK] != chain->max_key) i += SAMPLE_BLOCK;
     while (chain->scratch->keys[i] != chain->max_key) i++;
     return i;
 }
@@ -214,7 +55,7 @@ static void gather(Chain *chain, int32_t least) {
     int n = 0;
     for (int b = 0; b < chain->n_blocks; b++) {
         if (chain->scratch->block_max[b] < least) continue;
-        for (int i = b * BLOCK; i < block_end(chain, b); i++)
+        for (int i = b * SAMPLE_BLOCK; i < sample_block_end(chain, b); i++)
             if (keys[i] >= least) c[n++] = (Candidate){.order = sample_order(keys[i], i), .weight = 1};
     }
     chain->n = n;
@@ -267,8 +108,8 @@ static uint64_t weigh_row(const Chain *chain, double scale) {
     float max = sample_logit(chain->max_key);
     uint64_t total = 0;
     for (int b = 0; b < chain->n_blocks; b++) {
-        uint32_t distances[BLOCK];
-        int begin = b * BLOCK, n = block_end(chain, b) - begin;
+        uint32_t distances[SAMPLE_BLOCK];
+        int begin = b * SAMPLE_BLOCK, n = sample_block_end(chain, b) - begin;
         for (int i = 0; i < n; i++) distances[i] = sample_distance(max, sample_logit(keys[begin + i]), scale);
         for (int i = 0; i < n; i++) total += sample_weight(distances[i]);
     }
@@ -345,7 +186,7 @@ static void filter(Chain *chain, const SampleParams *params) {
 Status sample_logits(const float *logits, int n_vocab, SampleScratch *scratch, const SampleParams *params,
                      int32_t *id, Error *error) {
     Chain chain;
-    Status status = begin(&chain, &(SampleRow){logits, n_vocab, scratch}, params, id, error);
+    Status status = sample_row_begin(&chain, &(SampleRow){logits, n_vocab, scratch}, params, id, error);
     if (status) return status;
     if (params->temperature == 0) {
         *id = greedy(&chain);
@@ -397,7 +238,7 @@ Status sample_candidates(const SampleRow *row, const SampleParams *params, int n
     int32_t none;
     *count = 0;
     if (n < 1) return error_set(error, STATUS_USAGE, "sample: %d candidates asked for: must be 1 or more", n);
-    Status status = begin(&chain, row, params, &none, error);
+    Status status = sample_row_begin(&chain, row, params, &none, error);
     if (status) return status;
 
     Candidate *c = row->scratch->candidates;
