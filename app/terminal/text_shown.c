@@ -16,6 +16,10 @@ size_t text_encode(uint32_t code, char out[4]) {
     return (size_t)utf8_write(none ? TEXT_REPLACEMENT : code, out);
 }
 
+bool text_is_skin_tone(uint32_t code) {
+    return code >= 0x1F3FB && code <= 0x1F3FF;
+}
+
 bool text_is_control(uint32_t code) {
     return (code < 0x20 && code != '\n' && code != '\t') || (code >= 0x7F && code < 0xA0);
 }
@@ -217,6 +221,7 @@ int text_width(wchar_t c, int column, TextLayout layout) {
         int to_stop = 8 - column % 8, room = layout.width - column;
         return room > 0 && to_stop > room ? room : to_stop < layout.width ? to_stop : layout.width;
     }
+    if (text_is_skin_tone((uint32_t)c)) return 0;
     int width = wcwidth(c);
     return width < 0 ? 1 : width; // what cannot be shown is shown as one sign
 }

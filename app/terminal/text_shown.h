@@ -25,6 +25,8 @@ size_t text_encode(uint32_t code, char out[4]);
 
 // C0 other than \n and \t, DEL, C1.
 bool text_is_control(uint32_t code);
+// A colour for the emoji before it: terminals draw both as one, or the colour beside it.
+bool text_is_skin_tone(uint32_t code);
 
 // The text without control characters, \r\n and \r as \n, bad bytes as U+FFFD. To free(); NULL: no memory. *dropped
 // (may be NULL) counts the control characters that are left out.
@@ -93,7 +95,7 @@ int text_columns(const char *text, size_t n);
 const char *text_plural(int64_t n);
 
 // Where text stands in a terminal of `width` columns: a line that follows a \n begins in column `indent`, tabs go to
-// multiples of 8, marks of width 0 take no column, and a row wraps when the next character does not fit any more: a
+// multiples of 8, marks of width 0 and skin tones take no column, and a row wraps when the next character does not fit any more: a
 // full row is column == width.
 typedef struct TextPlace {
     int row, column;

@@ -78,31 +78,6 @@ static void put_spaces(Text *out, int n) {
     for (; n > 0; n--) text_add(out, " ", 1);
 }
 
-static void put_character(Text *out, wchar_t c, TextPlace *place, TextLayout layout) {
-    if (c == L'\n') {
-        if (place->column < layout.width) text_add(out, "\033[K", 3);
-        text_add(out, "\r\n", 2);
-        if (layout.indent) text_add(out, CONTINUATION, sizeof CONTINUATION - 1);
-        *place = (TextPlace){place->row + 1, layout.indent};
-        return;
-    }
-    int width = text_width(c, place->column, layout);
-    if (!width) {
-        if (is_shown(c)) text_add_code(out, (uint32_t)c);
-        return;
-    }
-    if (place->column + width > layout.width) { // the terminal wraps by itself once the row is full
-        put_spaces(out, layout.width - place->column);
-        *place = (TextPlace){place->row + 1, 0};
-        width = text_width(c, 0, layout);
-    }
-    if (c == L'\t')
-        put_spaces(out, width);
-    else
-        text_add_code(out, wcwidth(c) < 0 ? TEXT_REPLACEMENT : (uint32_t)c);
-    place->column += width;
-}
-
 // `from.column` -1: not known.
 static void put_move(Text *out, TextPlace from, TextPlace to) {
     char move[48];
@@ -116,6 +91,42 @@ static void put_move(Text *out, TextPlace from, TextPlace to) {
     if (!to.column) return;
     snprintf(move, sizeof move, "\033[%dC", to.column);
     text_add(out, move, strlen(move));
+}
+
+// The cursor goes back to where it is in either kind of terminal: in one that draws the colour by itself, what follows is
+// drawn over it.
+static void put_skin_tone(Text *out, wchar_t c, TextPlace place, TextLayout layout) {
+    if (place.column + wcwidth(c) > layout.width) return; // it might begin another row
+    text_add_code(out, (uint32_t)c);
+    put_move(out, (TextPlace){place.row, -1}, place);
+}
+
+static void put_character(Text *out, wchar_t c, TextPlace *place, TextLayout layout) {
+    if (c == L'\n') {
+        if (place->column < layout.width) text_add(out, "\033[K", 3);
+        text_add(out, "\r\n", 2);
+        if (layout.indent) text_add(out, CONTINUATION, sizeof CONTINUATION - 1);
+        *place = (TextPlace){place->row + 1, layout.indent};
+        return;
+    }
+    int width = text_width(c, place->column, layout);
+    if (!width) {
+        if (text_is_skin_tone((uint32_t)c))
+            put_skin_tone(out, c, *place, layout);
+        else if (is_shown(c))
+            text_add_code(out, (uint32_t)c);
+        return;
+    }
+    if (place->column + width > layout.width) { // the terminal wraps by itself once the row is full
+        put_spaces(out, layout.width - place->column);
+        *place = (TextPlace){place->row + 1, 0};
+        width = text_width(c, 0, layout);
+    }
+    if (c == L'\t')
+        put_spaces(out, width);
+    else
+        text_add_code(out, wcwidth(c) < 0 ? TEXT_REPLACEMENT : (uint32_t)c);
+    place->column += width;
 }
 
 static void show(Editor *editor, TextPlace cursor) {
@@ -160,8 +171,8 @@ void paint_typed(Editor *editor, wchar_t c) {
     const LineInfoW *line = el_wline(editor->el);
     TextPlace cursor = paint_place(editor, (size_t)(line->cursor - line->buffer));
     bool alone = line->cursor == line->lastchar && !editor->search.on && !viewport_is_partial(editor) &&
-                 c != L'\t' && wcwidth(c) > 0 && cursor.row == editor->drawn_row &&
-                 cursor.column > wcwidth(c);
+                 c != L'\t' && wcwidth(c) > 0 && !text_is_skin_tone((uint32_t)c) &&
+                 cursor.row == editor->drawn_row && cursor.column > wcwidth(c);
     if (!alone) {
         paint_line(editor);
         return;

@@ -3,6 +3,35 @@
 
 #include <wctype.h>
 
+static bool is_mark(wchar_t c) {
+    return c != L'\n' && c != L'\t' && wcwidth(c) == 0;
+}
+
+static bool is_flag_letter(wchar_t c) {
+    return c >= 0x1F1E6 && c <= 0x1F1FF;
+}
+
+// Whether the second letter of a flag is at `at`: letters are pairs, from the first of their run on.
+static bool ends_flag(const View *view, size_t at) {
+    size_t before = 0;
+    if (!is_flag_letter(view->text[at])) return false;
+    while (before < at && is_flag_letter(view->text[at - 1 - before])) before++;
+    return before % 2 == 1;
+}
+
+// Marks without a width and skin tones belong to the character before them, a joiner (ZWJ) ties the next one as well, and
+// two letters make a flag.
+static bool is_tied(const View *view, size_t at) {
+    if (!at || at >= view->n) return false;
+    return is_mark(view->text[at]) || text_is_skin_tone((uint32_t)view->text[at]) ||
+           view->text[at - 1] == 0x200D || ends_flag(view, at);
+}
+
+static size_t begin_of_character(const View *view, size_t at) {
+    while (is_tied(view, at)) at--;
+    return at;
+}
+
 bool place_text_end(const View *view, size_t *at) {
     *at = view->n;
     return true;
@@ -28,7 +57,7 @@ bool place_line_above(const View *view, size_t *at) {
     View above = {view->text, view->n, start - 1, NULL};
     size_t column = view->cursor - start;
     place_line_start(&above, at);
-    *at = column < above.cursor - *at ? *at + column : above.cursor;
+    *at = column < above.cursor - *at ? begin_of_character(view, *at + column) : above.cursor;
     return true;
 }
 
@@ -39,30 +68,20 @@ bool place_line_below(const View *view, size_t *at) {
     if (end == view->n) return false;
     View below = {view->text, view->n, end + 1, NULL};
     place_line_end(&below, &last);
-    *at = view->cursor - start < last - below.cursor ? below.cursor + (view->cursor - start) : last;
+    const size_t column = view->cursor - start;
+    *at = column < last - below.cursor ? begin_of_character(view, below.cursor + column) : last;
     return true;
 }
 
-// Marks without a width belong to the character before them, and a joiner (ZWJ) ties the next one as well.
-static bool is_mark(wchar_t c) {
-    return c != L'\n' && c != L'\t' && wcwidth(c) == 0;
-}
-
 bool place_character_left(const View *view, size_t *at) {
-    *at = view->cursor;
-    while (*at) {
-        --*at;
-        if (!is_mark(view->text[*at]) && (!*at || view->text[*at - 1] != 0x200D)) break;
-    }
+    *at = view->cursor ? begin_of_character(view, view->cursor - 1) : 0;
     return *at != view->cursor;
 }
 
 bool place_character_right(const View *view, size_t *at) {
     *at = view->cursor;
-    while (*at < view->n) {
-        wchar_t last = view->text[(*at)++];
-        if (*at == view->n || (!is_mark(view->text[*at]) && last != 0x200D)) break;
-    }
+    if (*at < view->n) ++*at;
+    while (is_tied(view, *at)) ++*at;
     return *at != view->cursor;
 }
 

@@ -67,6 +67,59 @@ static void joined_characters(void **state) {
     leave(pty);
 }
 
+static void assert_same_screen(Pty *pty, const Vt *a, const Vt *b, int round) {
+    bool same = a->row == b->row && a->col == b->col;
+    char left[1300], right[1300];
+    for (int row = 0; row < a->rows; row++) {
+        vt_row(a, row, left, sizeof left);
+        vt_row(b, row, right, sizeof right);
+        if (!strcmp(left, right)) continue;
+        print_error("row %d:\n%s\n%s\n", row, left, right);
+        same = false;
+    }
+    if (same) return;
+    print_error("round %d: cursor %d,%d and %d,%d\n", round, a->row, a->col, b->row, b->col);
+    pty_end(pty);
+    fail();
+}
+
+// An emoji of several characters is one to who edits: with joiners, a skin tone, or of a flag's two letters.
+static void emoji_are_whole(void **state) {
+    (void)state;
+    Pty *pty = start_editor();
+    expect_turn(pty, "a👋🏽b" LEFT "\177c\r", "acb");
+    expect_turn(pty, "a👋🏽b" LEFT LEFT "<" RIGHT ">\r", "a<👋🏽>b");
+    expect_turn(pty, "🇩🇪🇫🇷" LEFT "<" LEFT LEFT ">\r", ">🇩🇪<🇫🇷");
+    expect_turn(pty, "🇩🇪🇫🇷🇮" LEFT "\177c\r", "🇩🇪c🇮");
+    expect_turn(pty, "\001\033[3~a👩🏽\u200d💻🇩🇪" LEFT LEFT "\033[3~\r", "a🇩🇪");
+    expect_turn(pty, "ab\n👋🏽" UP LEFT DOWN ">\r", "ab\\n>👋🏽");
+    leave(pty);
+}
+
+// A terminal that draws a skin tone onto the hand and one that draws it beside the hand show the line alike, and have the
+// cursor where the editor thinks that it is.
+static void skin_tones_take_no_room(void **state) {
+    (void)state;
+    static Vt joins;
+    Pty *pty = start_editor_in(5, 12);
+    pty_send(pty, "a👋🏽");
+    pty_expect_cursor(pty, 0, 5);
+    pty_expect_row(pty, 0, "> a👋");
+    pty_send(pty, "b" LEFT "c");
+    pty_expect_cursor(pty, 0, 6);
+    pty_expect_row(pty, 0, "> a👋cb");
+    pty_send(pty, "\005def👋🏽g"); // at the end of a row there is no room for it
+    pty_expect_cursor(pty, 1, 1);
+    pty_expect_row(pty, 0, "> a👋cbdef👋");
+    pty_expect_row(pty, 1, "g");
+    vt_init(&joins, 5, 12);
+    joins.joins = true;
+    vt_feed(&joins, pty_transcript(pty), strlen(pty_transcript(pty)));
+    assert_same_screen(pty, pty_screen(pty), &joins, 0);
+    expect_turn(pty, "\r", "a👋🏽cbdef👋🏽g");
+    leave(pty);
+}
+
 static void bad_bytes(void **state) {
     (void)state;
     Pty *pty = start_editor();
@@ -293,22 +346,6 @@ static size_t screen_until_clear(Pty *pty, size_t from, Vt *vt) {
     return (size_t)(end - seen);
 }
 
-static void assert_same_screen(Pty *pty, const Vt *a, const Vt *b, int round) {
-    bool same = a->row == b->row && a->col == b->col;
-    char left[1300], right[1300];
-    for (int row = 0; row < a->rows; row++) {
-        vt_row(a, row, left, sizeof left);
-        vt_row(b, row, right, sizeof right);
-        if (!strcmp(left, right)) continue;
-        print_error("row %d:\n%s\n%s\n", row, left, right);
-        same = false;
-    }
-    if (same) return;
-    print_error("round %d: cursor %d,%d and %d,%d\n", round, a->row, a->col, b->row, b->col);
-    pty_end(pty);
-    fail();
-}
-
 // Drawing by changes shows the same as drawing anew, cursor and all.
 static void drawing_is_exact(void **state) {
     (void)state;
@@ -319,6 +356,8 @@ static void drawing_is_exact(void **state) {
         "日本",
         "e\u0301",
         "👩\u200d💻",
+        "👋🏽",
+        "🇩🇪",
         "\t",
         "é",
         LEFT,
@@ -383,6 +422,8 @@ static int run(int argc, char **argv) {
         cmocka_unit_test(unknown_keys_type_nothing),
         cmocka_unit_test(wide_characters),
         cmocka_unit_test(joined_characters),
+        cmocka_unit_test(emoji_are_whole),
+        cmocka_unit_test(skin_tones_take_no_room),
         cmocka_unit_test(bad_bytes),
         cmocka_unit_test(long_lines_wrap),
         cmocka_unit_test(several_lines),

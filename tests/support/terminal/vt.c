@@ -49,7 +49,7 @@ static void shift(Vt *vt, int n) { // cells from the cursor on move n to the rig
 
 static void put(Vt *vt, uint32_t code) {
     int width = wcwidth((wchar_t)code);
-    if (width < 1) return; // marks join what is there
+    if (width < 1 || (vt->joins && code >= 0x1F3FB && code <= 0x1F3FF)) return; // they join what is there
     if (vt->wrap || vt->col + width > vt->cols) {
         line_feed(vt);
         vt->col = 0;

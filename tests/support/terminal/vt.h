@@ -15,6 +15,7 @@ typedef struct Vt {
     bool wrap;         // the last column is written; the next character wraps first
     bool insert;       // insert mode
     bool paste;        // bracketed paste is on
+    bool joins;        // skin tones are drawn onto the emoji before them
     int bells;         // BEL seen
     int state;         // of the escape sequence under way
     char sequence[64]; // its parameters
