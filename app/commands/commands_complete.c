@@ -174,9 +174,13 @@ static void offer_arguments(const Completing *c, const Completing *all, const Ch
     if (!strcmp(command, "goto") && first) offer_nodes(c, chat);
     if (!strcmp(command, "switch") || !strcmp(command, "delete")) offer_conversations(all);
     if (!strcmp(command, "save") || !strcmp(command, "load") || !strcmp(command, "file") ||
-        !strcmp(command, "config") || !strcmp(command, "model"))
+        !strcmp(command, "config"))
         offer_files(all);
-    if (!strcmp(command, "model")) offer_models(all);
+    if (!strcmp(command, "model")) {
+        offer_models(all);
+        completion_begin_group(c->completion);
+        offer_files(all);
+    }
     if (!strcmp(command, "export") && !first) offer_files_behind(all, first_word(all));
     if (!strcmp(command, "system") && all->length && all->word[0] == '@') offer_files_behind(all, 1);
 }

@@ -15,12 +15,14 @@
 typedef struct Candidate {
     char *text;
     char final;
+    int group;
 } Candidate;
 
 struct Completion {
     Candidate *candidates;
     size_t count, capacity;
     size_t start;
+    int group; // of what is added
 };
 
 void completion_add(Completion *completion, size_t start, const char *text, char final) {
@@ -30,12 +32,17 @@ void completion_add(Completion *completion, size_t start, const char *text, char
     char *copy = text_clean(text, strlen(text), NULL);
     if (!copy) return;
     completion->start = start;
-    completion->candidates[completion->count++] = (Candidate){copy, final};
+    completion->candidates[completion->count++] = (Candidate){copy, final, completion->group};
+}
+
+void completion_begin_group(Completion *completion) {
+    completion->group++;
 }
 
 // Numbers in them by their size: turn 2.1 is before 10.1.
-static int by_text(const void *a, const void *b) {
-    return strverscmp(((const Candidate *)a)->text, ((const Candidate *)b)->text);
+static int by_group_and_text(const void *a, const void *b) {
+    const Candidate *one = a, *other = b;
+    return one->group != other->group ? one->group - other->group : strverscmp(one->text, other->text);
 }
 
 // Bytes that all candidates begin with, whole characters.
@@ -69,11 +76,16 @@ static int width_of(const char *text) {
     return width < 0 ? characters_of(text) : width; // control characters among them have a place each
 }
 
+// A folder is told from other names by its slash.
+static bool is_folder(const Candidate *candidate) {
+    return candidate->final == '/';
+}
+
 static void list(Editor *editor, const Completion *completion) {
     size_t count = completion->count < MAX_LISTED ? completion->count : MAX_LISTED;
     int widest = 1, screen = tty_width();
     for (size_t i = 0; i < count; i++) {
-        int width = width_of(completion->candidates[i].text);
+        int width = width_of(completion->candidates[i].text) + is_folder(&completion->candidates[i]);
         if (width > widest) widest = width;
     }
     size_t columns = (size_t)(screen / (widest + 2));
@@ -83,8 +95,10 @@ static void list(Editor *editor, const Completion *completion) {
     for (size_t row = 0; row < rows; row++) {
         for (size_t i = row; i < count; i += rows) {
             const char *text = completion->candidates[i].text;
+            const bool folder = is_folder(&completion->candidates[i]);
             add_shown(&out, text);
-            int blanks = i + rows < count ? widest + 2 - width_of(text) : 0;
+            if (folder) text_add(&out, "/", 1);
+            int blanks = i + rows < count ? widest + 2 - width_of(text) - folder : 0;
             for (; blanks > 0; blanks--) text_add(&out, " ", 1);
         }
         text_add(&out, "\r\n", 2);
@@ -112,7 +126,7 @@ static bool put_in(Editor *editor, const Completion *completion, const char *typ
 static KeyEffect complete_at(Editor *editor, Completion *completion, char *text, size_t cursor) {
     editor->options.complete(editor->options.context, text, cursor, completion);
     if (!completion->count || completion->start > cursor) return KEY_BELL;
-    qsort(completion->candidates, completion->count, sizeof *completion->candidates, by_text);
+    qsort(completion->candidates, completion->count, sizeof *completion->candidates, by_group_and_text);
     text[cursor] = 0;
     const char *typed = text + completion->start;
     size_t common = common_size(completion);

@@ -11,5 +11,7 @@ typedef struct Completion Completion;
 // Adds a candidate (UTF-8, copied). `final` is put behind it when it is the only one: ' ', '/' or 0.
 // `start` is the same in every call of one completion.
 void completion_add(Completion *completion, size_t start, const char *text, char final);
+// What is added from here on stands behind what is there already, whatever their letters.
+void completion_begin_group(Completion *completion);
 
 #endif

@@ -20,6 +20,18 @@ static void test_commands_keys_and_words(void **state) {
     prompt_leave(pty);
 }
 
+// Who changes the model mostly means one that is here; files stand behind these, and folders have a slash.
+static void test_models_come_before_files(void **state) {
+    (void)state;
+    Pty *pty = prompt_open(SHORT);
+    pty_send(pty, "/model \t\t");
+    pty_expect(pty, "\rparley-9m ");
+    pty_expect(pty, "Makefile ");
+    pty_expect(pty, "tests/");
+    pty_send(pty, "\025");
+    prompt_leave(pty);
+}
+
 // A file of n bytes in the test's home.
 static void make_file(const char *home, const char *name, int n) {
     char text[100];
@@ -108,8 +120,11 @@ static void test_models(void **state) {
 
 int main(int argc, char **argv) {
 #define WITH_HOME(test) cmocka_unit_test_setup_teardown(test, program_set_up, program_tear_down)
-    const struct CMUnitTest tests[] = {WITH_HOME(test_commands_keys_and_words), WITH_HOME(test_files),
-                                       WITH_HOME(test_names_that_need_care), WITH_HOME(test_marks_of_a_name),
+    const struct CMUnitTest tests[] = {WITH_HOME(test_commands_keys_and_words),
+                                       WITH_HOME(test_models_come_before_files),
+                                       WITH_HOME(test_files),
+                                       WITH_HOME(test_names_that_need_care),
+                                       WITH_HOME(test_marks_of_a_name),
                                        WITH_HOME(test_models)};
     return test_main("commands_complete", argc, argv, tests);
 }
