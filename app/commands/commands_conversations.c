@@ -83,7 +83,9 @@ Status commands_conversations_list(Chat *chat, const char *argument, Error *erro
             fputs("* (not kept: --no-save)\n", page.stream);
         else if (!*chat_record_name(chat))
             fprintf(page.stream, "* %s%s(%s)\n", text_name(wished).text, *wished ? "  " : "",
-                    chat_tree(chat)->n ? "kept from its next turn on" : "new: kept from its first turn on");
+                    !chat_record_is_kept(chat) ? "not kept: its journal cannot be written"
+                    : chat_tree(chat)->n       ? "kept from its next turn on"
+                                               : "new: kept from its first turn on");
         for (size_t i = list.count; i > 0; i--) list_entry(chat, &list.entries[i - 1], widest, page.stream);
         page_show(&page, chat_screen(chat));
     }

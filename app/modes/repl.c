@@ -152,12 +152,12 @@ int repl_run(Chat *chat) {
     Error error = {0};
     report_banner(chat);
     show_last_turn(chat);
-    screen_space(chat_screen(chat));
     if (open_editor(&repl, &error)) {
         screen_error(chat_screen(chat), "%s", error.message);
         return EXIT_RUNTIME;
     }
     offer_question(&repl);
+    screen_space(chat_screen(chat));
     int result = loop(&repl);
     editor_close(repl.editor);
     chat_record_sync(chat);

@@ -72,6 +72,8 @@ static int prepare(Program *program, const Transcript *transcript) {
 static int end_unkept(Program *program, const Chat *chat, int result) {
     if (*chat_record_name(chat))
         screen_error(program->screen, "the end of this conversation could not be kept");
+    else if (chat_is_interactive(chat))
+        screen_error(program->screen, "this conversation could not be kept");
     bool only_answer = program->options.prompt && !program->options.resume;
     return result == EXIT_WELL && !only_answer ? EXIT_RUNTIME : result;
 }

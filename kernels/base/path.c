@@ -143,10 +143,13 @@ bool path_program(char *path) {
 // The model that comes with palaver lies beside a bundle's program, above the build folder, or where it is
 // installed.
 bool path_find_bundled(const char *program, char *path) {
-    static const char *const places[] = {"assets", "../assets", "../share/palaver"};
+    static const char *const places[] = {"assets", "assets", "share/palaver"};
     char folder[PATH_ROOM];
+    const char *above = program ? strrchr(program, '/') : NULL;
     for (size_t i = 0; program && i < sizeof places / sizeof *places; i++) {
-        int length = snprintf(folder, sizeof folder, "%s/%s", program, places[i]);
+        if (i > 0 && !above) break;
+        const int inside = i > 0 ? (int)(above - program) : (int)strlen(program);
+        int length = snprintf(folder, sizeof folder, "%.*s/%s", inside, program, places[i]);
         if (length > 0 && length < PATH_ROOM && exists_at(folder, BUNDLED_MODEL, "", path)) return true;
     }
     return false;

@@ -218,7 +218,9 @@ static void print_drafts(Chat *chat) {
         screen_say(chat->screen, "drafts        %s%s", most == 0 ? "off" : "none: ", most == 0 ? "" : why);
         return;
     }
-    if (chat->has_last)
+    if (chat->has_last && chat->last.n_guessed == 0)
+        snprintf(last, sizeof last, "; of the last reply nothing could be guessed");
+    else if (chat->has_last)
         snprintf(last, sizeof last,
                  "; of the last reply %" PRId64 " of %" PRId64 " guessed tokens were right",
                  chat->last.n_right, chat->last.n_guessed);

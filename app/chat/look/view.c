@@ -2,6 +2,7 @@
 
 #include "app/chat/chat_internal.h"
 #include "app/terminal/screen/page.h"
+#include "app/terminal/text_shown.h"
 #include "app/terminal/token_shown.h"
 #include "engine/cache/kv_cache.h"
 #include "kernels/base/text/utf8.h"
@@ -166,7 +167,7 @@ Status view_print_tokens(Screen *screen, const Tokenizer *tokenizer, const char 
             token_print(page.stream, tokenizer, i ? tokens.ids[i - 1] : -1, tokens.ids[i]);
             fputc('\n', page.stream);
         }
-        fprintf(page.stream, "%lld tokens\n", (long long)tokens.n);
+        fprintf(page.stream, "%lld token%s\n", (long long)tokens.n, text_plural(tokens.n));
         page_show(&page, screen);
     }
     tokens_free(&tokens);

@@ -12,11 +12,18 @@ bool screen_has_reader(const Screen *screen) {
     return traits->input_terminal && traits->notice_terminal && !traits->plain && tty_can_ask();
 }
 
+// One that takes no more than a row, for no more is wiped.
+static const char *question_for(int width) {
+    static const char whole[] = "[Space: more, q: enough]", shorter[] = "[Space: more]";
+    return width >= (int)sizeof whole ? whole : width >= (int)sizeof shorter ? shorter : ">";
+}
+
 bool screen_ask_more(Screen *screen) {
     const char *on = screen_style(screen, SCREEN_DIM), *off = screen_style(screen, SCREEN_NORMAL);
-    static const char question[] = "[Space: more, q: enough]", wipe[] = "\r\033[K";
+    const char *question = question_for(screen_width(screen));
+    static const char wipe[] = "\r\033[K";
     (void)file_write_all(STDERR_FILENO, on, strlen(on));
-    (void)file_write_all(STDERR_FILENO, question, sizeof question - 1);
+    (void)file_write_all(STDERR_FILENO, question, strlen(question));
     (void)file_write_all(STDERR_FILENO, off, strlen(off));
     char key = tty_ask_key(" jfqQ");
     (void)file_write_all(STDERR_FILENO, wipe, sizeof wipe - 1);

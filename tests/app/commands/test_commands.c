@@ -136,6 +136,8 @@ static void test_view_and_tokens(void **state) {
     expect_err(&run, "the next turn reads:");
     program_free(&run);
     expect_script("/tokens Hello <|im_end|>\n", "tokens");
+    expect_script("/tokens a\n", "\n1 token\n");
+    expect_script("hi\n/stats\n", "; of the last reply nothing could be guessed\n");
     expect_refusal("/tokens\n", "needs a text");
     expect_refusal("/view everything\n", "text, tokens or diff");
     // Two animals that differ in the last of their four bytes, each a token: the mark stands before the whole.

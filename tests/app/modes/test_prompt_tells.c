@@ -66,6 +66,47 @@ static void test_every_conversation_has_a_line(void **state) {
     program_free(&run);
 }
 
+// Where nothing can be kept that is told, with an empty row before the prompt, by /list, and once more at the end.
+static void test_a_talk_that_cannot_be_kept(void **state) {
+    (void)state;
+    const char *const nowhere[] = {"XDG_STATE_HOME=/proc", NULL};
+    Pty *pty = prompt_start(TALK, &(const PtyOptions){.env = nowhere, .rows = 24, .cols = 100});
+    pty_expect(pty, "[no history: /proc/palaver/history: its folder cannot be made");
+    pty_expect_row(pty, 5, ">");
+    pty_expect_row(pty, 4, "");
+    pty_send(pty, "Hello\r");
+    pty_expect(pty, "no journal of this conversation (--no-save wants none): /proc/palaver: ");
+    pty_expect(pty, "> ");
+    prompt_say(pty, "/list", "* (not kept: its journal cannot be written)");
+    pty_send(pty, "/quit\r");
+    pty_expect(pty, "this conversation could not be kept");
+    pty_expect_exit(pty, 1);
+    pty_end(pty);
+}
+
+// What asks for more stands in one row of any window, and nothing is left of it.
+static void test_narrow_windows_are_paged(void **state) {
+    (void)state;
+    static const struct {
+        int cols;
+        const char *question;
+    } windows[] = {{25, "[Space: more, q: enough]"}, {24, "[Space: more]"}, {13, ">"}};
+    for (size_t i = 0; i < sizeof windows / sizeof *windows; i++) {
+        Pty *pty = prompt_start(TALK, &(const PtyOptions){.rows = 10, .cols = windows[i].cols});
+        pty_expect(pty, "> ");
+        pty_send(pty, "/help set\r");
+        pty_expect_row(pty, 9, windows[i].question);
+        pty_send(pty, "q");
+        pty_expect_row(pty, 9, ">");
+        for (int row = 0; row < 9; row++) {
+            char text[400];
+            vt_row(pty_screen(pty), row, text, sizeof text);
+            assert_null(strstr(text, "Space"));
+        }
+        prompt_leave(pty);
+    }
+}
+
 // A window's last row may be empty, and is then the empty one before the prompt.
 static void test_one_empty_row_behind_a_page(void **state) {
     (void)state;
@@ -103,6 +144,7 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         WITH_HOME(test_hints_are_notices),           WITH_HOME(test_an_edited_question_looks_like_any_other),
         WITH_HOME(test_an_empty_name_is_none),       WITH_HOME(test_every_conversation_has_a_line),
+        WITH_HOME(test_a_talk_that_cannot_be_kept),  WITH_HOME(test_narrow_windows_are_paged),
         WITH_HOME(test_one_empty_row_behind_a_page), WITH_HOME(test_help_names_the_keys_there_are),
     };
     return test_main("prompt_tells", argc, argv, tests);

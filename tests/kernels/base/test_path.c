@@ -84,8 +84,8 @@ static void test_no_model_names_the_way_to_one(void **state) {
 static void test_bundled_model_where_there_is_none(void **state) {
     const Home *home = *state;
     static const char *const places[] = {"build/assets", "assets", "share/palaver"};
-    static const char *const found[] = {"build/assets/" BUNDLED_MODEL, "build/../assets/" BUNDLED_MODEL,
-                                        "build/../share/palaver/" BUNDLED_MODEL};
+    static const char *const found[] = {"build/assets/" BUNDLED_MODEL, "assets/" BUNDLED_MODEL,
+                                        "share/palaver/" BUNDLED_MODEL};
     for (int i = 2; i >= 0; i--) { // the nearest comes first
         char folder[PART_ROOM], model[PART_ROOM + 40];
         make_folder(folder, home->path, places[i]);
