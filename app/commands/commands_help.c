@@ -70,7 +70,7 @@ static void print_keys(FILE *out) {
         if (first) fprintf(out, "%s%-*s", i ? "\n" : "", TITLE_COLUMNS, keys[i].section);
         fprintf(out, "%s%s", first ? "" : " ", keys[i].name);
     }
-    fputs("\n/set KEY tells what it is, and what is allowed.\n", out);
+    fputs("\n/set KEY tells what it is, and what is allowed; /set SECTION has the values of one.\n", out);
 }
 
 Status commands_help(Chat *chat, const char *argument, Error *error) {

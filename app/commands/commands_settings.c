@@ -37,17 +37,26 @@ static void print_setting(Chat *chat, const ConfigKey *key) {
     free(value);
 }
 
-// All of them, a section under its name.
-static Status print_all(Chat *chat, Error *error) {
+static bool is_section(const char *name) {
+    size_t n;
+    const ConfigKey *keys = settings_keys(&n);
+    for (size_t i = 0; i < n; i++)
+        if (!strcmp(keys[i].section, name)) return true;
+    return false;
+}
+
+// Each section under its name; those of one alone, if `section` is not NULL.
+static Status print_sections(Chat *chat, const char *section, Error *error) {
     size_t n;
     Page page;
     const ConfigKey *keys = settings_keys(&n);
     const Config *config = &chat_settings(chat)->config;
     if (page_open(&page, error)) return error->status;
     for (size_t i = 0; i < n; i++) {
+        if (section && strcmp(keys[i].section, section)) continue;
         char *value = config_value_text(config, &keys[i]);
         if (!i || strcmp(keys[i].section, keys[i - 1].section))
-            fprintf(page.stream, "%s[%s]\n", i ? "\n" : "", keys[i].section);
+            fprintf(page.stream, "%s[%s]\n", i && !section ? "\n" : "", keys[i].section);
         fprintf(page.stream, "%-17s = %-16s", keys[i].name, value ? value : "…");
         fprintf(page.stream, "  (%s)\n", text_escaped(config_origin(config, &keys[i])).text);
         free(value);
@@ -58,6 +67,7 @@ static Status print_all(Chat *chat, Error *error) {
 
 static Status print_key(Chat *chat, const char *name, Error *error) {
     const ConfigKey *key = settings_key(name);
+    if (!key && is_section(name)) return print_sections(chat, name, error);
     if (!key) return config_unknown_key(settings_table(), name, error);
     char allowed[ALLOWED_ROOM];
     config_key_allowed(key, allowed, sizeof allowed);
@@ -92,7 +102,7 @@ static Status set_value(Chat *chat, const char *name, const char *text, Error *e
 Status commands_settings_set(Chat *chat, const char *argument, Error *error) {
     char name[128];
     size_t length = strcspn(argument, " \t=");
-    if (!*argument) return print_all(chat, error);
+    if (!*argument) return print_sections(chat, NULL, error);
     snprintf(name, sizeof name, "%.*s", (int)(length < sizeof name ? length : sizeof name - 1), argument);
     const char *text = argument + length;
     while (isspace((unsigned char)*text)) text++;

@@ -20,6 +20,11 @@ static void test_set_reset_and_origin(void **state) {
     (void)state;
     expect_script("/set\n", "[sampling]\ntemperature       = 0.8               (built in)\n");
     expect_script("/set\n", "seed              = 1                 (--seed)\n");
+    Run section = program_script(TALK, "/set cache\n");
+    expect_err(&section, "[cache]\ntype ");
+    expect_no_err(&section, "[context]");
+    expect_no_err(&section, "[model]");
+    program_free(&section);
     expect_script("/set top_p 0.5\n", "sampling.top_p = 0.5  (/set)");
     expect_script("/set top-p=0.5\n", "sampling.top_p = 0.5  (/set)");
     expect_script("/set top_p 0.5\n/reset top_p\n", "sampling.top_p = 0.95  (built in)");
