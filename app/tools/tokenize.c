@@ -40,6 +40,9 @@ int tokenize_main(Program *program) {
     char *piped = NULL;
     size_t size = text ? strlen(text) : 0;
     int wrong = text ? EXIT_USAGE : EXIT_RUNTIME;
+    if (!text && screen_traits(program->screen)->input_terminal)
+        screen_notice(program->screen,
+                      "[the text is read from the terminal; Ctrl-D in an empty line ends it]");
     if (!text && file_read_stream(stdin, "stdin", PROGRAM_TEXT_LIMIT, &piped, &size, &error))
         return program_fail(program, &error, wrong);
     Status status = text ? text_check("the text", text, size, &error)

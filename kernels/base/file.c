@@ -83,6 +83,7 @@ Status file_read(const char *path, size_t limit, char **text, size_t *size, Erro
 }
 
 size_t file_read_some(FILE *file, char *bytes, size_t room) {
+    if (feof(file)) return 0; // fread() would ask a terminal for a second end
     for (;;) {
         const size_t n = fread(bytes, 1, room, file);
         const bool waits = ferror(file) && (errno == EAGAIN || errno == EWOULDBLOCK);

@@ -1,5 +1,6 @@
 // The subcommands that look at a model, and at what is set.
 #include "tests/support/program.h"
+#include "tests/support/terminal/prompt.h"
 #include "tests/support/test.h"
 
 #include <stdio.h>
@@ -73,6 +74,19 @@ static void test_tokenize(void **state) {
     expect_status(&run, 0);
     expect_out(&run, "Hell");
     program_free(&run);
+}
+
+// At a terminal it says what it waits for, and one Ctrl-D is the end.
+static void test_tokenize_at_a_terminal(void **state) {
+    (void)state;
+    Pty *pty = prompt_start("tokenize|" BABBLER, NULL);
+    pty_expect(pty, "[the text is read from the terminal; Ctrl-D in an empty line ends it]");
+    pty_send(pty, "Hello\n");
+    pty_expect(pty, "Hello");
+    pty_send(pty, "\004");
+    pty_expect_exit(pty, 0);
+    assert_non_null(strstr(pty_transcript(pty), "\tnormal\t"));
+    pty_end(pty);
 }
 
 // Who has seen enough of it need not wait for the rest.
@@ -177,10 +191,15 @@ static void test_config_can_be_read_again(void **state) {
 int main(int argc, char **argv) {
 #define WITH_HOME(test) cmocka_unit_test_setup_teardown(test, program_set_up, program_tear_down)
     const struct CMUnitTest tests[] = {
-        WITH_HOME(test_inspect),       WITH_HOME(test_inspect_layers),
-        WITH_HOME(test_tokenize),      WITH_HOME(test_tokenize_can_be_left),
-        WITH_HOME(test_perplexity),    WITH_HOME(test_bench_past_the_context),
-        WITH_HOME(test_bench_profile), WITH_HOME(test_config_can_be_read_again),
+        WITH_HOME(test_inspect),
+        WITH_HOME(test_inspect_layers),
+        WITH_HOME(test_tokenize),
+        WITH_HOME(test_tokenize_can_be_left),
+        WITH_HOME(test_tokenize_at_a_terminal),
+        WITH_HOME(test_perplexity),
+        WITH_HOME(test_bench_past_the_context),
+        WITH_HOME(test_bench_profile),
+        WITH_HOME(test_config_can_be_read_again),
     };
     return test_main("looking", argc, argv, tests);
 }
