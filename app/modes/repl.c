@@ -10,6 +10,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 enum { PROMPT_ROOM = 256 };
 #define LATE 0.5 // seconds: a Ctrl-C so soon behind a reply was meant for it
@@ -80,12 +81,23 @@ static void tell_failure(Repl *repl, const char *turn, const Error *error) {
     if (error->status == STATUS_CONTEXT && !commands_is_command(turn)) editor_prefill(repl->editor, turn);
 }
 
+// Words that mean something to most programs with a prompt. The model gets them all the same: they are also English.
+static void tell_of_command(Chat *chat, const char *turn) {
+    static const struct {
+        const char *word, *what;
+    } commands[] = {{"exit", "/exit leaves"}, {"quit", "/quit leaves"}, {"help", "/help lists the commands"}};
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
+        if (!strcasecmp(turn, commands[i].word))
+            screen_notice(chat_screen(chat), "[this goes to the model; %s]", commands[i].what);
+}
+
 static Status take_turn(Repl *repl, const char *turn) {
     Error error = {0};
     Status status;
     signals_clear_interrupt(); // what stopped the turn before does not stop this one
     screen_prompted(chat_screen(repl->chat));
     screen_space(chat_screen(repl->chat));
+    tell_of_command(repl->chat, turn);
     if (commands_is_command(turn))
         status = commands_run(repl->chat, turn, &error);
     else

@@ -25,6 +25,18 @@ static void test_hints_are_notices(void **state) {
     prompt_leave(pty);
 }
 
+// Who knows other programs' prompts is told how this one is left.
+static void test_words_that_are_commands_elsewhere(void **state) {
+    (void)state;
+    Pty *pty = prompt_open(TALK);
+    prompt_ask(pty, "Exit", "[this goes to the model; /exit leaves]");
+    prompt_ask(pty, "help", "[this goes to the model; /help lists the commands]");
+    pty_send(pty, "help me\r");
+    prompt_expect_turn(pty, "[turn 3: ");
+    assert_int_equal(program_count(pty_transcript(pty), "goes to the model"), 2);
+    prompt_leave(pty);
+}
+
 // As it stands behind the prompt.
 static void test_an_edited_question_looks_like_any_other(void **state) {
     char *editor = prompt_make_editor(*state, "VISUAL", "echo edited words > \"$1\"");
@@ -142,10 +154,15 @@ static void test_help_names_the_keys_there_are(void **state) {
 int main(int argc, char **argv) {
 #define WITH_HOME(test) cmocka_unit_test_setup_teardown(test, program_set_up, program_tear_down)
     const struct CMUnitTest tests[] = {
-        WITH_HOME(test_hints_are_notices),           WITH_HOME(test_an_edited_question_looks_like_any_other),
-        WITH_HOME(test_an_empty_name_is_none),       WITH_HOME(test_every_conversation_has_a_line),
-        WITH_HOME(test_a_talk_that_cannot_be_kept),  WITH_HOME(test_narrow_windows_are_paged),
-        WITH_HOME(test_one_empty_row_behind_a_page), WITH_HOME(test_help_names_the_keys_there_are),
+        WITH_HOME(test_hints_are_notices),
+        WITH_HOME(test_words_that_are_commands_elsewhere),
+        WITH_HOME(test_an_edited_question_looks_like_any_other),
+        WITH_HOME(test_an_empty_name_is_none),
+        WITH_HOME(test_every_conversation_has_a_line),
+        WITH_HOME(test_a_talk_that_cannot_be_kept),
+        WITH_HOME(test_narrow_windows_are_paged),
+        WITH_HOME(test_one_empty_row_behind_a_page),
+        WITH_HOME(test_help_names_the_keys_there_are),
     };
     return test_main("prompt_tells", argc, argv, tests);
 }
