@@ -67,6 +67,15 @@ static void test_killed(void **state) {
     pty_end(pty);
 }
 
+// Ctrl-\ is no way to save anything, and yet nothing that was said is lost.
+static void test_quit_by_signal(void **state) {
+    ends_in_the_answer(*state, SIGQUIT, 128 + SIGQUIT);
+    assert_int_equal(in_journal(*state, "\"asked\""), 1);
+    Pty *pty = at_terminal("--threads=1|--max-tokens=5|--resume");
+    pty_expect_screen(pty, "> What became of this question?");
+    pty_end(pty);
+}
+
 static void test_refused_leaves_nothing(void **state) {
     Pty *pty = at_terminal(TALK "|--context=64|--overflow=stop");
     pty_send(
@@ -98,6 +107,7 @@ static void test_answered(void **state) {
 #define test(name) cmocka_unit_test_setup_teardown(test_##name, program_set_up, program_tear_down)
 
 int main(int argc, char **argv) {
-    const struct CMUnitTest tests[] = {test(killed), test(refused_leaves_nothing), test(answered)};
+    const struct CMUnitTest tests[] = {test(killed), test(quit_by_signal), test(refused_leaves_nothing),
+                                       test(answered)};
     return test_main("unanswered questions", argc, argv, tests);
 }
