@@ -15,22 +15,23 @@ enum {
     LEAST_COLUMNS = 16, // of its first question, which has the rest of the row
 };
 
-static const char *lost(const Chat *chat) {
-    return chat_options(chat)->no_save ? " nowhere (--no-save)" : "";
+// A new conversation begins: what is said of the one before, if anything was said in it.
+static Status begin(Chat *chat, const char *name, Error *error) {
+    const bool is_empty = chat_tree(chat)->n == 0;
+    if (chat_record_new(chat, name, error)) return error->status;
+    screen_notice(chat_screen(chat), "[a new conversation%s%s%s%s]", name ? ": " : "",
+                  name ? text_name(name).text : "", is_empty ? "" : "; the one before is kept",
+                  !is_empty && chat_options(chat)->no_save ? " nowhere (--no-save)" : "");
+    return STATUS_OK;
 }
 
 Status commands_conversations_clear(Chat *chat, const char *argument, Error *error) {
-    if (argument_none("/clear", argument, error) || chat_record_new(chat, NULL, error)) return error->status;
-    screen_notice(chat_screen(chat), "[a new conversation; the one before is kept%s]", lost(chat));
-    return STATUS_OK;
+    return argument_none("/clear", argument, error) ? error->status : begin(chat, NULL, error);
 }
 
 Status commands_conversations_new(Chat *chat, const char *argument, Error *error) {
     if (*argument && journal_check_name(argument, error)) return error->status;
-    if (chat_record_new(chat, *argument ? argument : NULL, error)) return error->status;
-    screen_notice(chat_screen(chat), "[a new conversation%s%s; the one before is kept%s]",
-                  *argument ? ": " : "", text_name(argument).text, lost(chat));
-    return STATUS_OK;
+    return begin(chat, *argument ? argument : NULL, error);
 }
 
 static bool is_current(const Chat *chat, const char *name) {

@@ -95,6 +95,9 @@ static int talk(Program *program, Journal *journal, Transcript *transcript) {
     Error error = {0};
     if (with.interactive && (program->options.echo || program->options.keep_going))
         screen_notice(program->screen, "[--echo and --keep-going are for scripts: they change nothing here]");
+    if (!with.interactive && !program->options.prompt && traits->input_terminal)
+        screen_notice(program->screen,
+                      "[stdout is no terminal: each line is a turn, as in a script; Ctrl-D ends it]");
     program->engine = NULL;
     Status status = chat_open(&with, &chat, &error);
     if (!status) status = set_system(chat, &error);

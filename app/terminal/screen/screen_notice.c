@@ -46,9 +46,11 @@ static void begin_notice(Screen *screen) {
 
 // ---- lines that are longer than the window's width ------------------------------------------------------------------
 
-// Where the rest of a line begins in the next row: under its second column, if it has one, else under its first word.
+// Where the rest of a line begins in the next row: under its second column, if it has one, else under its first word, before
+// which there may be a star.
 static int indent_of(const char *line, size_t n, int width) {
-    size_t blank = strspn(line, " "), at = blank, found = blank;
+    const size_t blanks = strspn(line, " "), blank = strncmp(line + blanks, "* ", 2) ? blanks : blanks + 2;
+    size_t at = blank, found = blank;
     for (; at + 1 < n; at++)
         if (line[at] == ' ' && line[at + 1] == ' ') {
             found = at + strspn(line + at, " ");

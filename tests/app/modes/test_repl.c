@@ -37,6 +37,7 @@ static void test_no_banner_where_stdout_is_a_file(void **state) {
     char path[200], text[100] = "";
     snprintf(path, sizeof path, "%s/out", (char *)*state);
     Pty *pty = prompt_start(SHORT, &(const PtyOptions){.stdout_path = path});
+    pty_expect(pty, "[stdout is no terminal: each line is a turn, as in a script; Ctrl-D ends it]");
     pty_send(pty, "Hello there.\n\004");
     pty_expect_exit(pty, 0);
     assert_null(strstr(pty_transcript(pty), "context 1024"));
@@ -342,7 +343,7 @@ static void test_history_is_private_and_optional(void **state) {
 static void test_tab_and_the_clipboard(void **state) {
     (void)state;
     Pty *pty = prompt_open(SHORT);
-    prompt_ask(pty, "/new earlier", "the one before");
+    prompt_ask(pty, "/new earlier", "[a new conversation: earlier");
     prompt_ask(pty, "Hello there.", "[turn 1: ");
     prompt_say(pty, "/goto 1\t", "[at 1.1: 1 turn");
     prompt_ask(pty, "/new late  in a day", "the one before"); // a name is a whole argument

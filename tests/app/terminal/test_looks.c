@@ -33,6 +33,17 @@ static void notices_are_wrapped(void **state) {
                                     "0123456789012345678901234567890123",
                                     "日本語日本語日本語日本語日本語日本", "-", "-", "end", NULL),
                 rows);
+    // In a list the rest stands under the words, also of what a star marks.
+    static const char *const list[] = {"* a long name here  2026-11-30",
+                                       "  the first question",
+                                       "  another name, too  2026-11-30",
+                                       "  the second question",
+                                       "end",
+                                       NULL};
+    expect_rows(terminal_start_with(&(const PtyOptions){.rows = 12, .cols = 31}, "--wrap", "said",
+                                    "* a long name here  2026-11-30 the first question",
+                                    "  another name, too  2026-11-30 the second question", "end", NULL),
+                list);
     // What stands before an error counts.
     static const char *const error[] = {"palaver: one two three four", "five six seven eight nine ten", "end",
                                         NULL};

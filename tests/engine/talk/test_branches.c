@@ -163,7 +163,10 @@ static void test_branches_stay_in_the_cache(void **state) {
 
 static void test_new_list_switch(void **state) {
     (void)state;
-    Run run = program_script(
+    Run run = program_script(TALK, "/new\n/new first\n");
+    expect_err(&run, "[a new conversation]\n[a new conversation: first]\n"); // there was none before
+    program_free(&run);
+    run = program_script(
         TALK, "/list\nOne\n/new second\nA question there\n/list\n/switch 20\n/view\n/switch sec\n/view\n"
               "/new\n/list\n");
     expect_err(&run,
