@@ -70,6 +70,11 @@ void tty_restore(void) {
     errno = saved_errno;
 }
 
+// A shell says where it likes that a program was quit, but that one was stopped in a row of its own.
+static void end_row(int number) {
+    if (number == SIGQUIT && in_foreground()) tty_write("\n");
+}
+
 // Calls the handler that the program had for a signal before, or lets the signal do what it does by default.
 static void pass_on(int i, siginfo_t *info, void *context) {
     const struct sigaction *old = &tty.old[i];
@@ -77,6 +82,7 @@ static void pass_on(int i, siginfo_t *info, void *context) {
         old->sa_sigaction(SIGNALS[i], info, context);
     } else if (old->sa_handler == SIG_DFL) {
         tty_restore();
+        end_row(SIGNALS[i]);
         sigaction(SIGNALS[i], old, NULL);
         raise(SIGNALS[i]); // delivered when this handler returns
     } else if (old->sa_handler != SIG_IGN) {
@@ -143,6 +149,7 @@ static void on_leaving(int number) {
     struct sigaction ours;
     sigset_t this_one;
     speak_up();
+    end_row(number);
     sigaction(number, number == SIGTSTP ? &hush.stop : &hush.quit, &ours);
     raise(number);
     sigemptyset(&this_one);

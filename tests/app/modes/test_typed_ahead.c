@@ -184,6 +184,7 @@ static void test_the_terminal_is_given_back(void **state) {
             pty_send(pty, "\034");
         pty_expect_exit(pty, 128 + (i ? SIGTERM : SIGQUIT));
         assert_true(pty_is_cooked(pty));
+        assert_int_equal(pty_screen(pty)->col, 0); // for what a shell says of it
         pty_end(pty);
     }
 }
