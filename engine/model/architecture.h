@@ -237,6 +237,7 @@ typedef struct Architecture {
     // A Hugging Face file's MODULE_QKV: q, k, v of head 0, of head 1, …; the queries that share a key, and key and value,
     // again and again; else all q, all k, all v.
     bool qkv_by_head, qkv_by_group;
+    bool transposed; // a Hugging Face file's matrices of layers are [in, out]
 
     unsigned biases; // BIAS_…
     // Those that config.json decides: BIAS_QKV (and O) by attention_bias, BIAS_FFN by mlp_bias.

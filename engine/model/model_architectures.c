@@ -61,6 +61,7 @@ const char *const GGUF_MODULES[N_MODULES] = {
     [MODULE_TOKEN_PROJECTION] = "per_layer_model_proj",
     [MODULE_TOKEN_HEAD_NORM] = "per_layer_proj_norm",
     [MODULE_EMBEDDING] = "token_embd",
+    [MODULE_POSITIONS] = "position_embd",
     [MODULE_EMBEDDING_NORM] = "token_embd_norm",
     [MODULE_NORM] = "output_norm",
     [MODULE_OUTPUT] = "output",

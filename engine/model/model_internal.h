@@ -135,6 +135,9 @@ Status model_split_qkv(Model *model, const ParamSource *source, int index, int64
 Status model_split_gates(Model *model, int layer, Error *error);
 // Likewise w_gate and b_gate, whose first n rows are the gate's.
 void model_split_gate_up(LayerWeights *layer, int64_t n);
+// A layer's matrices of attention and of its feed-forward part, which were taken as [in, out], into [out, in]; in memory of the
+// model's.
+Status model_turn_layer(Model *model, int index, Error *error);
 // Divides every row of the output matrix by its length, in memory of the model's and in the file's type, as the model's
 // own code does when it first writes.
 Status model_norm_head(Model *model, Error *error);

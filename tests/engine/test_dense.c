@@ -83,6 +83,7 @@ BOTH(gemma4_moe, "gemma4-moe")
 BOTH(stablelm_12b, "stablelm-12b")
 BOTH(apertus, "apertus")
 FOLDER(apertus_biased, "apertus-biased")
+BOTH(gpt2, "gpt2")
 
 #define TESTS_OF_BOTH(NAME) cmocka_unit_test(NAME), cmocka_unit_test(NAME##_gguf)
 int main(int argc, char **argv) {
@@ -127,6 +128,7 @@ int main(int argc, char **argv) {
         TESTS_OF_BOTH(stablelm_12b),
         TESTS_OF_BOTH(apertus),
         cmocka_unit_test(apertus_biased),
+        TESTS_OF_BOTH(gpt2),
         cmocka_unit_test(some_cannot_be_shifted),
         cmocka_unit_test(heads_of_two_sizes_in_fewer_bits),
     };

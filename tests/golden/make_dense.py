@@ -227,6 +227,12 @@ MODELS.update({
                         attention_bias=False, mlp_bias=False, clip_qkv=None, use_sliding_window=False, sliding_window=None,
                         tie_word_embeddings=False),
 })
+NAMELESS = dict.fromkeys(BASE, None) | dict(vocab_size=56, bos_token_id=1, eos_token_id=2) # of classes with names of their own for sizes
+GPT = dict(NAMELESS, n_embd=40, n_layer=2, n_head=4, n_positions=256, activation_function="gelu_new", layer_norm_epsilon=1e-5)
+MODELS.update({
+    # Its files are saved without the head.
+    "gpt2": dict(GPT, model_type="gpt2", n_inner=None, n_ctx=256, scale_attn_weights=True),
+})
 CLASS_OF = {"minicpm": "granite", "baichuan": "llama", "baichuan-13b": "llama", "chatglm": "glm", "qwen": "qwen2", "internlm2": "llama",
             "exaone": "llama", "qwen2_vl": "qwen2", "qwen2_vl_text": "qwen2", "qwen3_vl": "qwen3", "qwen3_vl_text": "qwen3"}
 
@@ -255,6 +261,8 @@ def class_config(config_dict):
     if kind == "exaone":
         values.update(num_hidden_layers=values.pop("num_layers"), hidden_act=values.pop("activation_function"),
                       rms_norm_eps=values.pop("layer_norm_epsilon"))
+    if kind in GPTS:
+        values = {key: value for key, value in values.items() if value is not None}
     values = json.loads(json.dumps(values))
     if "per_layer_config" in values:
         values["per_layer_config"] = {int(key): value for key, value in values["per_layer_config"].items()}
@@ -285,6 +293,7 @@ def is_offset(config, key=""):
     return config.model_type in ("gemma", "gemma2", "gemma3_text", "nemotron", "vaultgemma", "muse_glimmer_text") and not whole
 
 
+GPTS = ("gpt2", "gpt_bigcode")
 OWN_CLASSES = {"minicpm": "MiniCPMForCausalLM", "baichuan": "BaichuanForCausalLM", "chatglm": "ChatGLMModel",
                "qwen": "QWenLMHeadModel", "internlm2": "InternLM2ForCausalLM", "exaone": "ExaoneForCausalLM"}
 
@@ -309,6 +318,8 @@ def random_weights(model, name, dtype):
             value /= math.sqrt(shape[2])
         elif "norm" in key or "ln_" in key:
             value = (0 if is_offset(model.config, key) else 1) + 0.3 * value
+        elif model.config.model_type in GPTS: # of which Conv1D's matrices are [in, out]
+            value *= 1 if ".wte." in key else 0.7 if ".wpe." in key else (2 if "c_attn" in key else 1) / math.sqrt(shape[model.config.model_type != "gpt2"])
         elif "embed" in key:
             value *= 0.5 if model.config.model_type.startswith(("gemma", "granite", "vaultgemma")) else 1
             if key == "model.embed_tokens_per_layer.weight":
@@ -317,7 +328,7 @@ def random_weights(model, name, dtype):
             value *= (2 if any(part in key for part in ("q_proj", "k_proj", "query_key_value")) else 1) / math.sqrt(shape[1])
         state[key] = torch.from_numpy(np.asarray(value, np.float32)).to(dtype).contiguous()
     if model.config.tie_word_embeddings:
-        state["lm_head.weight"] = next(state[key] for key in ("model.embed_tokens.weight", "transformer.word_embeddings.weight", "backbone.embeddings.weight")
+        state["lm_head.weight"] = next(state[key] for key in ("model.embed_tokens.weight", "transformer.word_embeddings.weight", "transformer.wte.weight", "backbone.embeddings.weight")
                                        if key in state)
     return state
 
@@ -447,6 +458,8 @@ def make_model(name, report, index):
     saved = in_own_names(state, config, config_dict["model_type"])
     if config.tie_word_embeddings:
         saved = {key: value for key, value in saved.items() if key != "lm_head.weight"}
+    if name == "gpt2":
+        saved = {key.removeprefix("transformer."): value for key, value in saved.items()}
     save_file(saved, os.path.join(folder, "model.safetensors"), metadata={"format": "pt"})
     classes = [] if name in CLASS_OF or isinstance(model, MuseGlimmerText) else [type(model).__name__]
     config_dict["dtype" if "rope_parameters" in config_dict else "torch_dtype"] = str(dtype).removeprefix("torch.")
@@ -505,6 +518,10 @@ FALCON = {"self_attention.query_key_value": "attn_qkv", "self_attention.dense": 
           "transformer.word_embeddings": "token_embd", "transformer.ln_f": "output_norm", "lm_head": "output"}
 
 
+GPT_NAMES = {"ln_1": "attn_norm", "attn.c_attn": "attn_qkv", "attn.c_proj": "attn_output", "ln_2": "ffn_norm", "mlp.c_fc": "ffn_up",
+             "mlp.c_proj": "ffn_down", "transformer.wte": "token_embd", "transformer.wpe": "position_embd", "transformer.ln_f": "output_norm"}
+
+
 def qkv_by_part(value, config):
     """The queries that share a key, and key and value, again and again, to all of each."""
     groups = config.num_kv_heads if config.new_decoder_architecture else 1
@@ -533,6 +550,9 @@ def gguf_name(kind, key):
     if kind == "falcon":
         layer, _, rest = stem.removeprefix("transformer.h.").partition(".")
         return f"blk.{layer}.{FALCON[rest]}.{what}" if "transformer.h." in stem else f"{FALCON[stem]}.{what}"
+    if kind in GPTS:
+        layer, _, rest = stem.removeprefix("transformer.h.").partition(".")
+        return f"blk.{layer}.{GPT_NAMES[rest]}.{what}" if "transformer.h." in stem else f"{GPT_NAMES[stem]}.{what}"
     if kind == "qwen" and "qkv" in key:
         return f"blk.{stem.split('.')[2]}.attn_qkv.{what}"
     if not key.startswith("model.layers."):
@@ -597,6 +617,17 @@ def add_numbers(writer, kind, config):
         writer.add_logit_scale(config.logit_scale)
 
 
+def add_gpt(writer, config):
+    writer.add_context_length(config.n_positions)
+    writer.add_embedding_length(config.n_embd)
+    writer.add_feed_forward_length(4 * config.n_embd)
+    writer.add_block_count(config.n_layer)
+    writer.add_head_count(config.n_head)
+    if config.model_type == "gpt_bigcode":
+        writer.add_head_count_kv(1)
+    writer.add_layer_norm_eps(config.layer_norm_epsilon)
+
+
 def add_gemma4(writer, config_dict):
     """Heads of two sizes, what is shared, and the experts; the lengths without "_swa" are of layers without a window."""
     slides = [kind == SLIDING for kind in config_dict["layer_types"]]
@@ -639,7 +670,7 @@ def add_gemma4(writer, config_dict):
 GGUF_OF = ("gemma2", "gemma3", "smollm3", "granite", "minicpm", "seed_oss", "glm", "glm4", "olmo3", "exaone4", "cohere2",
            "nemotron", "falcon-40b", "baichuan", "qwen", "hunyuan", "gemma", "ernie4_5", "olmo2", "phi", "falcon-7b",
            "stablelm", "cohere-plus", "stablelm-12b", "gemma4", "gemma4-e", "gemma4-moe", "apertus", "gemma4-unified", "qwen2_vl",
-           "qwen3_vl", "arcee", "jais2", "granite_swa", "internlm2", "exaone", "ministral3", "muse_glimmer")
+           "qwen3_vl", "arcee", "jais2", "granite_swa", "internlm2", "exaone", "ministral3", "muse_glimmer", "gpt2")
 
 
 def add_apertus(writer, config, state):
@@ -676,6 +707,8 @@ def make_gguf(name, config, config_dict, state):
     writer.add_name(f"palaver golden {name}")
     if kind.startswith("gemma4"):
         add_gemma4(writer, config_dict)
+    elif kind in GPTS:
+        add_gpt(writer, config)
     else:
         add_numbers(writer, kind, config)
     if kind == "qwen":
@@ -717,6 +750,8 @@ def make_gguf(name, config, config_dict, state):
             value = value + 1
         if kind in PERMUTED and ("q_proj" in key or "k_proj" in key):
             value = permuted(value, config.num_attention_heads if "q_proj" in key else config.num_key_value_heads)
+        if kind == "gpt2" and ".c_" in key and value.ndim == 2:
+            value = value.T
         half = value.ndim >= 2 and "norm" not in key and "router" not in key
         if half and tensor.dtype == torch.bfloat16:
             writer.add_tensor(gguf_name(kind, key), gguf.quants.quantize(value, gguf.GGMLQuantizationType.BF16),

@@ -1,0 +1,69 @@
+#!/usr/bin/env python3
+"""As make_recent_keys.py, of whose form and rows this is, for models that were added after it: further_keys.json,
+further_keys.logits and further_default.json in tests/golden/keys/.
+
+usage: make_further_keys.py   (needs numpy, torch, transformers; run it after make_dense.py, make_experts.py and make_latent.py; adds
+a line to PROVENANCE.txt)
+"""
+import json
+import os
+
+import numpy as np
+import torch
+import transformers
+from transformers import AutoConfig
+
+import make_keys
+from make_keys import EVERY, GONE, HERE, OUT, ROTARY
+from make_recent_keys import ROPES
+
+# What classes with GPT-2's names make of theirs and of those that others have.
+GPT = [(dict(n_inner=160), True), (dict(n_inner=GONE), True), (dict(n_inner=80), False), (dict(intermediate_size=80), None), (dict(n_embd=20), False),
+       (dict(n_embd=GONE, hidden_size=40), None), (dict(n_embd=GONE), False), (dict(n_layer=1), None), (dict(n_layer=3), False), (dict(n_layer=GONE), False),
+       (dict(n_layer=GONE, num_hidden_layers=2), None), (dict(n_head=2), None), (dict(n_head=8), None), (dict(n_head=3), False), (dict(n_head=GONE), False),
+       (dict(n_head=GONE, num_attention_heads=4), None), (dict(num_attention_heads=2), None), (dict(num_key_value_heads=2), None),
+       (dict(num_key_value_heads=4), None), (dict(head_dim=20), None), (dict(n_positions=128), False), (dict(n_positions=GONE), False),
+       (dict(n_positions=GONE, max_position_embeddings=256), None), (dict(max_position_embeddings=128), None), (dict(n_ctx=128), True),
+       (dict(vocab_size=55), False), (dict(vocab_size=GONE), False), (dict(activation_function="gelu"), True), (dict(activation_function="relu"), True),
+       (dict(activation_function="gelu_pytorch_tanh"), True), (dict(activation_function="gelu_fast"), True), (dict(activation_function=GONE), True),
+       (dict(activation_function="silu"), True), (dict(activation_function="quick_gelu"), None), (dict(layer_norm_epsilon=0.3), True),
+       (dict(layer_norm_epsilon=GONE), True), (dict(layer_norm_eps=1e-5), None), (dict(scale_attn_weights=False), None), (dict(scale_attn_weights=GONE), True),
+       (dict(scale_attn_by_inverse_layer_idx=True), None), (dict(scale_attn_by_inverse_layer_idx=False), True), (dict(reorder_and_upcast_attn=True), True),
+       (dict(add_cross_attention=True), None), (dict(add_cross_attention=False), True), (dict(tie_word_embeddings=False), None),
+       (dict(summary_type="cls_index", summary_use_proj=True, summary_activation=None, summary_first_dropout=0.1, summary_proj_to_labels=True), True),
+       (dict(attn_pdrop=0.3, embd_pdrop=0.1, resid_pdrop=0.1), True), (dict(task_specific_params={"text-generation": {"do_sample": True}}), True),
+       (dict(gradient_checkpointing=False), True), (dict(multi_query=True), None), (dict(alibi=True), None), (dict(position_embedding_type="rope"), None)]
+
+OWN = {
+    "dense/gpt2": GPT,
+}
+
+
+def rows_of(folder):
+    return [(change, None) for change, _ in EVERY + ROTARY + ROPES] + OWN[folder]
+
+
+def defaults():
+    for folder in OWN:
+        with open(os.path.join(HERE, folder, "config.json")) as f:
+            kind = json.load(f)["model_type"]
+        yield json.loads(AutoConfig.for_model(kind).to_json_string(use_diff=False))
+
+
+def main():
+    transformers.logging.set_verbosity(transformers.logging.CRITICAL)
+    torch.set_num_threads(1)
+    make_keys.rows_of = rows_of
+    rows, logits = [], []
+    for folder in OWN:
+        make_keys.run(folder, folder, rows, logits)
+    with open(os.path.join(OUT, "further_keys.json"), "w") as f:
+        f.write("[\n" + ",\n".join(json.dumps(row) for row in rows) + "\n]\n")
+    np.concatenate(logits).tofile(os.path.join(OUT, "further_keys.logits"))
+    with open(os.path.join(OUT, "further_default.json"), "w") as f:
+        f.write("[\n" + ",\n".join(json.dumps(dict(style="5", config=config)) for config in defaults()) + "\n]\n")
+    print(f"{len(rows)} rows, {sum(row['fails'] for row in rows)} fail")
+
+
+if __name__ == "__main__":
+    main()
