@@ -84,6 +84,8 @@ BOTH(stablelm_12b, "stablelm-12b")
 BOTH(apertus, "apertus")
 FOLDER(apertus_biased, "apertus-biased")
 BOTH(gpt2, "gpt2")
+BOTH(gpt_bigcode, "gpt_bigcode")
+FOLDER(gpt_bigcode_heads, "gpt_bigcode-heads")
 
 #define TESTS_OF_BOTH(NAME) cmocka_unit_test(NAME), cmocka_unit_test(NAME##_gguf)
 int main(int argc, char **argv) {
@@ -129,6 +131,8 @@ int main(int argc, char **argv) {
         TESTS_OF_BOTH(apertus),
         cmocka_unit_test(apertus_biased),
         TESTS_OF_BOTH(gpt2),
+        TESTS_OF_BOTH(gpt_bigcode),
+        cmocka_unit_test(gpt_bigcode_heads),
         cmocka_unit_test(some_cannot_be_shifted),
         cmocka_unit_test(heads_of_two_sizes_in_fewer_bits),
     };

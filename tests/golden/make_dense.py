@@ -232,6 +232,9 @@ GPT = dict(NAMELESS, n_embd=40, n_layer=2, n_head=4, n_positions=256, activation
 MODELS.update({
     # Its files are saved without the head.
     "gpt2": dict(GPT, model_type="gpt2", n_inner=None, n_ctx=256, scale_attn_weights=True),
+    "gpt_bigcode": dict(GPT, model_type="gpt_bigcode", n_inner=160, activation_function="gelu_pytorch_tanh", multi_query=True, pad_key_length=True,
+                        attention_softmax_in_fp32=True, scale_attention_softmax_in_fp32=True, inference_runner=0, scale_attn_weights=True),
+    "gpt_bigcode-heads": dict(GPT, model_type="gpt_bigcode", n_inner=56, activation_function="gelu", multi_query=False),
 })
 CLASS_OF = {"minicpm": "granite", "baichuan": "llama", "baichuan-13b": "llama", "chatglm": "glm", "qwen": "qwen2", "internlm2": "llama",
             "exaone": "llama", "qwen2_vl": "qwen2", "qwen2_vl_text": "qwen2", "qwen3_vl": "qwen3", "qwen3_vl_text": "qwen3"}
@@ -492,7 +495,7 @@ def make_model(name, report, index):
 
 # ---- GGUF --------------------------------------------------------------------------------------------------------
 
-ARCHES = {"gemma4_unified_text": "gemma4", "qwen2_vl_text": "qwen2vl", "qwen3_vl_text": "qwen3vl", "gemma3_text": "gemma3", "olmo3": "olmo2", "cohere": "command-r", "phi": "phi2", "glm": "chatglm",
+ARCHES = {"gpt_bigcode": "starcoder", "gemma4_unified_text": "gemma4", "qwen2_vl_text": "qwen2vl", "qwen3_vl_text": "qwen3vl", "gemma3_text": "gemma3", "olmo3": "olmo2", "cohere": "command-r", "phi": "phi2", "glm": "chatglm",
           "hunyuan_v1_dense": "hunyuan-dense", "gemma4_text": "gemma4", "ministral3": "mistral3", "muse_glimmer_text": "muse-glimmer"}
 MODULES = {"input_layernorm": "attn_norm", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k",
            "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output", "self_attn.dense": "attn_output",
@@ -670,7 +673,7 @@ def add_gemma4(writer, config_dict):
 GGUF_OF = ("gemma2", "gemma3", "smollm3", "granite", "minicpm", "seed_oss", "glm", "glm4", "olmo3", "exaone4", "cohere2",
            "nemotron", "falcon-40b", "baichuan", "qwen", "hunyuan", "gemma", "ernie4_5", "olmo2", "phi", "falcon-7b",
            "stablelm", "cohere-plus", "stablelm-12b", "gemma4", "gemma4-e", "gemma4-moe", "apertus", "gemma4-unified", "qwen2_vl",
-           "qwen3_vl", "arcee", "jais2", "granite_swa", "internlm2", "exaone", "ministral3", "muse_glimmer", "gpt2")
+           "qwen3_vl", "arcee", "jais2", "granite_swa", "internlm2", "exaone", "ministral3", "muse_glimmer", "gpt2", "gpt_bigcode")
 
 
 def add_apertus(writer, config, state):

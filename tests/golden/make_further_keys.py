@@ -28,14 +28,20 @@ GPT = [(dict(n_inner=160), True), (dict(n_inner=GONE), True), (dict(n_inner=80),
        (dict(activation_function="gelu_pytorch_tanh"), True), (dict(activation_function="gelu_fast"), True), (dict(activation_function=GONE), True),
        (dict(activation_function="silu"), True), (dict(activation_function="quick_gelu"), None), (dict(layer_norm_epsilon=0.3), True),
        (dict(layer_norm_epsilon=GONE), True), (dict(layer_norm_eps=1e-5), None), (dict(scale_attn_weights=False), None), (dict(scale_attn_weights=GONE), True),
-       (dict(scale_attn_by_inverse_layer_idx=True), None), (dict(scale_attn_by_inverse_layer_idx=False), True), (dict(reorder_and_upcast_attn=True), True),
-       (dict(add_cross_attention=True), None), (dict(add_cross_attention=False), True), (dict(tie_word_embeddings=False), None),
+       (dict(scale_attn_by_inverse_layer_idx=True), None), (dict(add_cross_attention=True), None), (dict(add_cross_attention=False), True),
+       (dict(tie_word_embeddings=False), None),
        (dict(summary_type="cls_index", summary_use_proj=True, summary_activation=None, summary_first_dropout=0.1, summary_proj_to_labels=True), True),
        (dict(attn_pdrop=0.3, embd_pdrop=0.1, resid_pdrop=0.1), True), (dict(task_specific_params={"text-generation": {"do_sample": True}}), True),
        (dict(gradient_checkpointing=False), True), (dict(multi_query=True), None), (dict(alibi=True), None), (dict(position_embedding_type="rope"), None)]
 
+BIGCODE = [(dict(multi_query=True), None), (dict(multi_query=False), None), (dict(multi_query=GONE), None), (dict(num_key_value_heads=1), None),
+           (dict(attention_softmax_in_fp32=False), True), (dict(scale_attention_softmax_in_fp32=False), True),
+           (dict(inference_runner=1, pre_allocate_kv_cache=True, validate_runner_input=False, max_batch_size=None), True)]
+
 OWN = {
-    "dense/gpt2": GPT,
+    "dense/gpt2": GPT + [(dict(scale_attn_by_inverse_layer_idx=False), True), (dict(reorder_and_upcast_attn=True), True)],
+    "dense/gpt_bigcode": GPT + BIGCODE + [(dict(n_inner=GONE, multi_query=GONE), True)],
+    "dense/gpt_bigcode-heads": [(change, None) for change, _ in GPT] + BIGCODE,
 }
 
 
@@ -44,9 +50,11 @@ def rows_of(folder):
 
 
 def defaults():
+    kinds = []
     for folder in OWN:
         with open(os.path.join(HERE, folder, "config.json")) as f:
-            kind = json.load(f)["model_type"]
+            kinds.append(json.load(f)["model_type"])
+    for kind in dict.fromkeys(kinds):
         yield json.loads(AutoConfig.for_model(kind).to_json_string(use_diff=False))
 
 
