@@ -300,6 +300,7 @@ typedef struct Architecture {
     const char *xielu;
     const char *x_scale; // name of a number of each layer that multiplies x at its end; NULL: there is none
     UnitNorms unit_norms;
+    bool plain_norms;         // those of layers and the last have no weights
     bool embedding_unit_norm; // embeddings are divided by their root mean square
     bool last_norm_whole;     // offset_norms is not of the last one
     double post_norm_eps;     // of norms behind parts (post_norm_eps); 0: that of all

@@ -108,9 +108,9 @@ const char *model_parts_key(const ParamSource *source);
 void model_take_parts(const ParamSource *source); // which are then no longer unread
 // heads [n_layers]: which recur, and which part each lacks.
 Status model_read_parts(const Model *model, const ParamSource *source, LayerHeads *heads, Error *error);
-// Norms of heads that are apart, and of embeddings: model->unit_norm, after the experts; and those of a layer.
+// Norms of heads that are apart, and norms without weights: model->unit_norm, after the experts; those of the model; and of a layer.
 Status model_read_unit_norm(Model *model, const ParamSource *source, Error *error);
-void model_set_embedding_norm(Model *model, const ParamSource *source);
+void model_set_unit_norms(Model *model, const ParamSource *source);
 Status model_take_head_norms(Model *model, const ParamSource *source, int layer, Error *error);
 // The tensor of a layer whose name is `stem` and `end`, in a Hugging Face folder under any of the names that a whole
 // model, one saved without its head, and a part of a larger one have; NULL: there is none.

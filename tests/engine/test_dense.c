@@ -86,6 +86,7 @@ FOLDER(apertus_biased, "apertus-biased")
 BOTH(gpt2, "gpt2")
 BOTH(gpt_bigcode, "gpt_bigcode")
 FOLDER(gpt_bigcode_heads, "gpt_bigcode-heads")
+BOTH(olmo, "olmo")
 
 #define TESTS_OF_BOTH(NAME) cmocka_unit_test(NAME), cmocka_unit_test(NAME##_gguf)
 int main(int argc, char **argv) {
@@ -133,6 +134,7 @@ int main(int argc, char **argv) {
         TESTS_OF_BOTH(gpt2),
         TESTS_OF_BOTH(gpt_bigcode),
         cmocka_unit_test(gpt_bigcode_heads),
+        TESTS_OF_BOTH(olmo),
         cmocka_unit_test(some_cannot_be_shifted),
         cmocka_unit_test(heads_of_two_sizes_in_fewer_bits),
     };

@@ -235,6 +235,9 @@ MODELS.update({
     "gpt_bigcode": dict(GPT, model_type="gpt_bigcode", n_inner=160, activation_function="gelu_pytorch_tanh", multi_query=True, pad_key_length=True,
                         attention_softmax_in_fp32=True, scale_attention_softmax_in_fp32=True, inference_runner=0, scale_attn_weights=True),
     "gpt_bigcode-heads": dict(GPT, model_type="gpt_bigcode", n_inner=56, activation_function="gelu", multi_query=False),
+    # Norms without weights.
+    "olmo": dict(model_type="olmo", hidden_act="silu", rope_theta=20000.0, rope_scaling=None, attention_bias=False, clip_qkv=None,
+                 tie_word_embeddings=False),
 })
 CLASS_OF = {"minicpm": "granite", "baichuan": "llama", "baichuan-13b": "llama", "chatglm": "glm", "qwen": "qwen2", "internlm2": "llama",
             "exaone": "llama", "qwen2_vl": "qwen2", "qwen2_vl_text": "qwen2", "qwen3_vl": "qwen3", "qwen3_vl_text": "qwen3"}
@@ -515,7 +518,7 @@ GEMMA4_WHOLE = {"router.scale": "ffn_gate_inp.scale", "router.per_expert_scale":
 GEMMA4_HEAD = {"model.embed_tokens_per_layer": "per_layer_token_embd", "model.per_layer_model_projection": "per_layer_model_proj",
                "model.per_layer_projection_norm": "per_layer_proj_norm"}
 BEHIND = ("gemma4_text", "gemma4_unified_text", "gemma2", "gemma3_text", "olmo2", "olmo3", "exaone4", "seed_oss", "muse_glimmer_text") # whose post_attention_layernorm is just that
-PERMUTED = ("smollm3", "granite", "granite_swa", "minicpm", "baichuan", "arcee", "internlm2", "ministral3")
+PERMUTED = ("smollm3", "granite", "granite_swa", "minicpm", "baichuan", "arcee", "internlm2", "ministral3", "olmo")
 FALCON = {"self_attention.query_key_value": "attn_qkv", "self_attention.dense": "attn_output", "ln_attn": "attn_norm_2",
           "ln_mlp": "attn_norm", "input_layernorm": "attn_norm", "mlp.dense_h_to_4h": "ffn_up", "mlp.dense_4h_to_h": "ffn_down",
           "transformer.word_embeddings": "token_embd", "transformer.ln_f": "output_norm", "lm_head": "output"}
@@ -583,6 +586,8 @@ def add_numbers(writer, kind, config):
     for name in ("layer_norm_eps", "norm_eps", "norm_epsilon", "layer_norm_epsilon"):
         if hasattr(config, name):
             writer.add_layer_norm_eps(getattr(config, name))
+    if kind == "olmo":
+        writer.add_layer_norm_eps(1e-5)
     if hasattr(config, "rms_norm_eps"):
         writer.add_layer_norm_rms_eps(config.rms_norm_eps)
     rope = config.rope_parameters
@@ -673,7 +678,7 @@ def add_gemma4(writer, config_dict):
 GGUF_OF = ("gemma2", "gemma3", "smollm3", "granite", "minicpm", "seed_oss", "glm", "glm4", "olmo3", "exaone4", "cohere2",
            "nemotron", "falcon-40b", "baichuan", "qwen", "hunyuan", "gemma", "ernie4_5", "olmo2", "phi", "falcon-7b",
            "stablelm", "cohere-plus", "stablelm-12b", "gemma4", "gemma4-e", "gemma4-moe", "apertus", "gemma4-unified", "qwen2_vl",
-           "qwen3_vl", "arcee", "jais2", "granite_swa", "internlm2", "exaone", "ministral3", "muse_glimmer", "gpt2", "gpt_bigcode")
+           "qwen3_vl", "arcee", "jais2", "granite_swa", "internlm2", "exaone", "ministral3", "muse_glimmer", "gpt2", "gpt_bigcode", "olmo")
 
 
 def add_apertus(writer, config, state):

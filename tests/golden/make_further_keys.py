@@ -42,10 +42,16 @@ OWN = {
     "dense/gpt2": GPT + [(dict(scale_attn_by_inverse_layer_idx=False), True), (dict(reorder_and_upcast_attn=True), True)],
     "dense/gpt_bigcode": GPT + BIGCODE + [(dict(n_inner=GONE, multi_query=GONE), True)],
     "dense/gpt_bigcode-heads": [(change, None) for change, _ in GPT] + BIGCODE,
+    "dense/olmo": [(dict(clip_qkv=8.0), None), (dict(clip_qkv=0.0), None), (dict(clip_qkv=0), None), (dict(clip_qkv=0.3), None), (dict(clip_qkv=GONE), True),
+                   (dict(hidden_act="gelu"), True), (dict(layer_norm_eps=0.3), None), (dict(rms_norm_eps=0.3), None), (dict(num_key_value_heads=4), False),
+                   (dict(layer_types=["full_attention"] * 2), None), (dict(weight_tying=True), None), (dict(head_dim=20), None)],
 }
+OWN["experts/olmoe"] = [(dict(clip_qkv=0), None), (dict(clip_qkv=0.0), None), (dict(clip_qkv=0.3), None), (dict(clip_qkv=None), True)]
 
 
 def rows_of(folder):
+    if folder == "experts/olmoe": # whose other rows are make_keys.py's
+        return OWN[folder]
     return [(change, None) for change, _ in EVERY + ROTARY + ROPES] + OWN[folder]
 
 

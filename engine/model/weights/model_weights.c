@@ -376,7 +376,7 @@ Status model_read_weights(Model *model, const ParamSource *source, Error *error)
     for (int layer = 0; layer < model->shape.n_layers && !status; layer++)
         status = read_layer(&r, layer, error);
     if (model->tied_head) head->output = head->embedding;
-    model_set_embedding_norm(model, source);
+    model_set_unit_norms(model, source);
     if (!status && source->config && source->architecture->normed_vocab == model->shape.vocab_size)
         status = model_norm_head(model, error);
     model->n_active_parameters = model->n_parameters - model_idle_parameters(model);
