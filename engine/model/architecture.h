@@ -351,7 +351,10 @@ typedef struct Architecture {
     double default_llama3;
     int64_t default_original; // of either
     bool gguf_yarn_whole;     // of a GGUF file YaRN's borders are not rounded, as config.json's truncate says
-    LatentSizes latent;
+    // GGUF files leave unsaid the scales, which are the defaults, and from which context on LongRoPE's longer factors hold, which
+    // is all of it.
+    bool gguf_silent;
+    LatentSizes latent;  // value_dim 0: hidden size / heads
     bool interleave_key; // rope_interleave means something
     ExpertRules experts;
     int ffn_ratio; // intermediate size to hidden size where files need not say; 0: they do

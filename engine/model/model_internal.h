@@ -108,7 +108,8 @@ const char *model_parts_key(const ParamSource *source);
 void model_take_parts(const ParamSource *source); // which are then no longer unread
 // heads [n_layers]: which recur, and which part each lacks.
 Status model_read_parts(const Model *model, const ParamSource *source, LayerHeads *heads, Error *error);
-// Norms of heads that are apart, and norms without weights: model->unit_norm, after the experts; those of the model; and of a layer.
+// Norms of heads that are apart, and norms without weights: model->unit_norm, after the experts; those of the model, and of a
+// layer.
 Status model_read_unit_norm(Model *model, const ParamSource *source, Error *error);
 void model_set_unit_norms(Model *model, const ParamSource *source);
 Status model_take_head_norms(Model *model, const ParamSource *source, int layer, Error *error);

@@ -46,6 +46,25 @@ OWN = {
                    (dict(hidden_act="gelu"), True), (dict(layer_norm_eps=0.3), None), (dict(rms_norm_eps=0.3), None), (dict(num_key_value_heads=4), False),
                    (dict(layer_types=["full_attention"] * 2), None), (dict(weight_tying=True), None), (dict(head_dim=20), None)],
 }
+def long_rope(**change):
+    return dict(rope_scaling={**dict(type="longrope", short_factor=[1.0, 1.3, 2.5, 6.0], long_factor=[1.1, 2.0, 4.0, 9.0],
+                                     original_max_position_embeddings=256), **change})
+
+
+OWN["latent/minicpm3"] = [
+    (dict(scale_emb=3), True), (dict(scale_emb=GONE), True), (dict(scale_depth=0.7), True), (dict(scale_depth=GONE), True), (dict(scale_depth=None), None),
+    (dict(dim_model_base=24), True), (dict(dim_model_base=GONE), True), (dict(dim_model_base=None), None), (dict(v_head_dim=12), True),
+    (dict(v_head_dim=None), None), (dict(v_head_dim=16), False), (dict(q_lora_rank=None), False), (dict(q_lora_rank=GONE), False),
+    (dict(kv_lora_rank=16), False), (dict(kv_lora_rank=GONE), False), (dict(qk_nope_head_dim=8), False), (dict(qk_nope_head_dim=GONE), False),
+    (dict(qk_rope_head_dim=16), False), (dict(qk_rope_head_dim=GONE), False), (dict(qk_head_dim=24), True), (dict(qk_head_dim=77), None),
+    (dict(rope_theta=10000.0), True), (dict(rope_scaling=None), True), (dict(rope_scaling=GONE), True), (dict(head_dim=8), True), (dict(head_dim=12), None),
+    (dict(num_key_value_heads=2), None), (dict(num_key_value_heads=None), None), (dict(num_key_value_heads=GONE), None), (dict(hidden_act="gelu"), True),
+    (dict(rms_norm_eps=0.3), True), (dict(rope_interleave=True), None), (dict(n_routed_experts=4), None), (dict(embedding_multiplier=3), None),
+    (dict(logits_scaling=3.0), None), (dict(residual_multiplier=0.5), None), (dict(attention_multiplier=0.5), None), (dict(num_experts=0), None),
+    (dict(mup_denominator=32), None), (dict(sparse_config=None), True),
+    (long_rope(original_max_position_embeddings=16), True), (long_rope(original_max_position_embeddings=16, factor=4.0), None),
+    (long_rope(rope_type="longrope", factor=1.0), None), (long_rope(attention_factor=1.5), None), (long_rope(short_factor=[1.0] * 3), False),
+    (long_rope(long_factor=[1.0] * 5), None), (dict(**long_rope(), max_position_embeddings=512), True)]
 OWN["experts/olmoe"] = [(dict(clip_qkv=0), None), (dict(clip_qkv=0.0), None), (dict(clip_qkv=0.3), None), (dict(clip_qkv=None), True)]
 
 

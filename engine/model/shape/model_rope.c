@@ -163,6 +163,8 @@ static Status read_context(Model *model, RopeSpec *spec, const ParamSource *sour
             source->config ? source_config_key(source, "max_position_embeddings") : "context_length");
     }
     if (model->rope_scaling == ROPE_SCALING_LONGROPE) {
+        if (!source->config && source->architecture->gguf_silent && spec->original_context == 0)
+            spec->original_context = context;
         if (isnan(spec->factor) && spec->original_context > 0)
             spec->factor = (double)context / (double)spec->original_context;
     } else if (model->rope_scaling == ROPE_SCALING_DYNAMIC) {
