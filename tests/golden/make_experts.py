@@ -25,6 +25,7 @@ import transformers
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
+import deepseek_moe # noqa: F401: it tells transformers of a class for DeepSeek-MoE
 from make_models import (N_TOKENS, SEED, finish, gguf_version, load_model, load_model_skeleton, logits_of, make_config,
                          rng_of)
 
@@ -137,6 +138,11 @@ MODELS.update({
     "sarvam_moe": (dict(model_type="sarvam_moe", num_experts=6, num_experts_per_tok=2, moe_intermediate_size=16, num_shared_experts=1,
                         intermediate_size=40, first_k_dense_replace=1, norm_topk_prob=True, n_group=1, topk_group=1, routed_scaling_factor=2.5,
                         use_qk_norm=True, use_qkv_bias=False, head_dim=16, rope_scaling=None, **OLD), "sarvam_moe"),
+})
+MODELS.update({
+    "deepseek": (dict(model_type="deepseek", n_routed_experts=6, num_experts_per_tok=2, moe_intermediate_size=16, n_shared_experts=2,
+                      intermediate_size=40, first_k_dense_replace=1, moe_layer_freq=1, norm_topk_prob=False, scoring_func="softmax",
+                      aux_loss_alpha=0.001, seq_aux=True, attention_bias=False, rope_scaling=None, **OLD), "deepseek"),
 })
 # Of classes that are computed as another one is.
 STANDS_FOR = {"bailing_moe": "glm4_moe", "qwen3_vl_moe_text": "qwen3_moe"}
@@ -358,7 +364,7 @@ def gguf_tensors(config, key, value, plain=False):
             yield f"blk.{layer}.ffn_down_exps.weight", value
         else:
             stem, kind = rest.rsplit(".", 1)
-            if config.model_type in ("mixtral", "granitemoe", "granitemoeshared") and stem in ("self_attn.q_proj", "self_attn.k_proj"):
+            if config.model_type in ("mixtral", "granitemoe", "granitemoeshared", "deepseek") and stem in ("self_attn.q_proj", "self_attn.k_proj"):
                 value = permuted(value, config.num_attention_heads if "q_proj" in stem else config.num_key_value_heads)
             name = "post_attention_norm" if stem == "post_attention_layernorm" and config.model_type in ("gpt_oss", "glm4_moe", "afmoe") and not plain else STEMS[stem]
             yield f"blk.{layer}.{name}.{kind}", value[0] if stem == "mlp.shared_expert_gate" else value
@@ -371,7 +377,8 @@ GGUF = {"mixtral": "llama", "qwen3_moe": "qwen3moe", "qwen2_moe": "qwen2moe", "o
         "granitemoeshared": "granitemoe",
         "gpt_oss": "gpt-oss", "glm4_moe": "glm4moe", "ernie4_5_moe": "ernie4_5-moe", "llama4-usual": "llama4",
         "minimax_m2": "minimax-m2", "dots1": "dots1", "hunyuan_v1_moe": "hunyuan-moe", "hy_v3": "hy_v3", "exaone_moe": "exaone-moe",
-        "mellum": "mellum", "afmoe": "afmoe", "qwen3_vl_moe": "qwen3vlmoe", "bailing_moe": "bailingmoe2"}
+        "mellum": "mellum", "afmoe": "afmoe", "qwen3_vl_moe": "qwen3vlmoe", "bailing_moe": "bailingmoe2",
+        "deepseek": "deepseek"}
 
 
 OLDER = ("mixtral", "qwen3_moe", "qwen2_moe", "olmoe", "granitemoe", "granitemoeshared", "gpt_oss", "glm4_moe", "ernie4_5_moe",
@@ -418,6 +425,13 @@ def add_recent(writer, name, config):
         add_sigmoid(writer, config, config.route_scale, config.num_dense_layers, config.num_shared_experts)
     elif name == "mellum":
         writer.add_rope_freq_base_swa(config.rope_parameters[SLIDING]["rope_theta"])
+    elif name == "deepseek":
+        writer.add_rope_dimension_count(config.hidden_size // config.num_attention_heads)
+        writer.add_rope_scaling_type(gguf.RopeScalingType.NONE)
+        writer.add_leading_dense_block_count(config.first_k_dense_replace)
+        writer.add_vocab_size(config.vocab_size)
+        writer.add_expert_weights_scale(1.0)
+        writer.add_expert_shared_count(config.n_shared_experts)
     elif name == "qwen3_vl_moe":
         writer.add_rope_dimension_sections([3, 3, 2, 0])
         writer.add_num_deepstack_layers(3)

@@ -13,6 +13,7 @@ import torch
 import transformers
 from transformers import AutoConfig
 
+import deepseek_moe # noqa: F401: it tells transformers of a class for DeepSeek-MoE
 import make_keys
 from make_keys import EVERY, GONE, HERE, OUT, ROTARY
 from make_recent_keys import ROPES
@@ -65,6 +66,16 @@ OWN["latent/minicpm3"] = [
     (long_rope(original_max_position_embeddings=16), True), (long_rope(original_max_position_embeddings=16, factor=4.0), None),
     (long_rope(rope_type="longrope", factor=1.0), None), (long_rope(attention_factor=1.5), None), (long_rope(short_factor=[1.0] * 3), False),
     (long_rope(long_factor=[1.0] * 5), None), (dict(**long_rope(), max_position_embeddings=512), True)]
+OWN["experts/deepseek"] = [
+    (dict(n_routed_experts=5), False), (dict(n_routed_experts=GONE), None), (dict(n_routed_experts=None), None), (dict(num_experts_per_tok=1), True),
+    (dict(num_experts_per_tok=6), True), (dict(num_experts_per_tok=7), None), (dict(num_experts_per_tok=GONE), None), (dict(moe_intermediate_size=8), False),
+    (dict(moe_intermediate_size=GONE), None), (dict(n_shared_experts=1), False), (dict(n_shared_experts=GONE), None), (dict(n_shared_experts=None), None),
+    (dict(n_shared_experts=0), None), (dict(first_k_dense_replace=0), None), (dict(first_k_dense_replace=2), None), (dict(first_k_dense_replace=GONE), None),
+    (dict(moe_layer_freq=2), None), (dict(moe_layer_freq=GONE), True), (dict(norm_topk_prob=True), True), (dict(norm_topk_prob=GONE), True),
+    (dict(scoring_func="sigmoid"), None), (dict(scoring_func=GONE), True), (dict(aux_loss_alpha=0.5, seq_aux=False), True),
+    (dict(routed_scaling_factor=2.0), None), (dict(n_group=2, topk_group=1), None), (dict(topk_method="greedy"), None), (dict(num_local_experts=4), None),
+    (dict(num_experts=4), None), (dict(intermediate_size=24), False), (dict(rms_norm_eps=0.3), True), (dict(hidden_act="gelu"), True),
+    (dict(head_dim=12), True), (dict(head_dim=16), None), (dict(kv_lora_rank=16), None), (dict(num_key_value_heads=4), False)]
 OWN["experts/olmoe"] = [(dict(clip_qkv=0), None), (dict(clip_qkv=0.0), None), (dict(clip_qkv=0.3), None), (dict(clip_qkv=None), True)]
 
 
@@ -80,6 +91,8 @@ def defaults():
         with open(os.path.join(HERE, folder, "config.json")) as f:
             kinds.append(json.load(f)["model_type"])
     for kind in dict.fromkeys(kinds):
+        if kind == "deepseek": # of no class of transformers'
+            continue
         yield json.loads(AutoConfig.for_model(kind).to_json_string(use_diff=False))
 
 

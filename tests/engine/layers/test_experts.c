@@ -34,6 +34,8 @@ static void greedy_text(void **state) {
         {"qwen3_moe.gguf", "qwen3_moe"},
         {"qwen2_moe", "qwen2_moe"},
         {"olmoe", "olmoe"},
+        {"deepseek", "deepseek"},
+        {"deepseek.gguf", "deepseek"},
         {"granitemoe", "granitemoe"},
         {"granitemoe.gguf", "granitemoe"},
         {"granitemoeshared", "granitemoeshared"},

@@ -1,0 +1,53 @@
+"""DeepSeek-MoE 16B (arXiv:2401.06066) of transformers' own parts, which has no class for it: LLaMA's layers, in those from
+first_k_dense_replace on every moe_layer_freq-th with Qwen3-MoE's router and experts, and beside them LLaMA's feed-forward part as
+large as n_shared_experts of these, as its makers' modeling_deepseek.py has them."""
+import torch
+import transformers
+from huggingface_hub.dataclasses import strict
+from transformers import LlamaConfig, LlamaForCausalLM
+from transformers.conversion_mapping import get_checkpoint_conversion_mapping, register_checkpoint_conversion_mapping
+from transformers.models.llama.modeling_llama import LlamaMLP
+from transformers.models.qwen3_moe.modeling_qwen3_moe import Qwen3MoeSparseMoeBlock
+
+
+@strict
+class DeepseekConfig(LlamaConfig):
+    model_type = "deepseek"
+    attribute_map = {"num_experts": "n_routed_experts"}
+    n_routed_experts: int | None = None
+    n_shared_experts: int | None = None
+    num_experts_per_tok: int | None = None
+    moe_intermediate_size: int = 1407
+    moe_layer_freq: int = 1
+    first_k_dense_replace: int = 0
+    norm_topk_prob: bool = False
+    scoring_func: str = "softmax"
+
+
+class DeepseekMoE(Qwen3MoeSparseMoeBlock):
+    def __init__(self, config):
+        super().__init__(config)
+        assert config.scoring_func == "softmax"
+        wide = LlamaConfig(hidden_size=config.hidden_size, num_attention_heads=config.num_attention_heads, hidden_act=config.hidden_act,
+                           intermediate_size=config.moe_intermediate_size * config.n_shared_experts)
+        self.shared_experts = LlamaMLP(wide)
+
+    def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
+        return super().forward(hidden_states) + self.shared_experts(hidden_states)
+
+
+class DeepseekForCausalLM(LlamaForCausalLM):
+    config_class = DeepseekConfig
+
+    def __init__(self, config):
+        super().__init__(config)
+        for i, layer in enumerate(self.model.layers):
+            if config.n_routed_experts is not None and i >= config.first_k_dense_replace and i % config.moe_layer_freq == 0:
+                layer.mlp = DeepseekMoE(config)
+        self.post_init()
+
+
+transformers.AutoConfig.register("deepseek", DeepseekConfig, exist_ok=True)
+transformers.AutoModelForCausalLM.register(DeepseekConfig, DeepseekForCausalLM, exist_ok=True)
+if not get_checkpoint_conversion_mapping("deepseek"):
+    register_checkpoint_conversion_mapping("deepseek", get_checkpoint_conversion_mapping("qwen2_moe"))
