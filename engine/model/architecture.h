@@ -276,6 +276,7 @@ typedef struct Architecture {
     bool ffn_halved;   // files tell the feed-forward part's two sizes together
     bool gguf_gate_apart; // GGUF files have the two of MODULE_GATE_UP one by one
     bool rope_ratio;      // rope_ratio multiplies the base
+    bool turns_back;      // pairs turn by the negative of an angle
     bool norms_turned;    // norms of queries and keys come after RoPE
     bool rope_alpha;      // "dynamic" with an alpha: a base that is multiplied once and for all
     bool temperature; // queries are sharper far into a text: llama_4_scaling_beta beside the rope's numbers

@@ -87,6 +87,7 @@ BOTH(gpt2, "gpt2")
 BOTH(gpt_bigcode, "gpt_bigcode")
 FOLDER(gpt_bigcode_heads, "gpt_bigcode-heads")
 BOTH(olmo, "olmo")
+FOLDER(nanochat, "nanochat")
 
 #define TESTS_OF_BOTH(NAME) cmocka_unit_test(NAME), cmocka_unit_test(NAME##_gguf)
 int main(int argc, char **argv) {
@@ -135,6 +136,7 @@ int main(int argc, char **argv) {
         TESTS_OF_BOTH(gpt_bigcode),
         cmocka_unit_test(gpt_bigcode_heads),
         TESTS_OF_BOTH(olmo),
+        cmocka_unit_test(nanochat),
         cmocka_unit_test(some_cannot_be_shifted),
         cmocka_unit_test(heads_of_two_sizes_in_fewer_bits),
     };

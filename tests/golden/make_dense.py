@@ -238,6 +238,8 @@ MODELS.update({
     # Norms without weights.
     "olmo": dict(model_type="olmo", hidden_act="silu", rope_theta=20000.0, rope_scaling=None, attention_bias=False, clip_qkv=None,
                  tie_word_embeddings=False),
+    "nanochat": dict(model_type="nanochat", hidden_act="relu2", rms_norm_eps=1e-6, final_logit_softcapping=6.0, attention_bias=False,
+                     rope_parameters=dict(rope_type="default", rope_theta=20000.0), tie_word_embeddings=False),
 })
 CLASS_OF = {"minicpm": "granite", "baichuan": "llama", "baichuan-13b": "llama", "chatglm": "glm", "qwen": "qwen2", "internlm2": "llama",
             "exaone": "llama", "qwen2_vl": "qwen2", "qwen2_vl_text": "qwen2", "qwen3_vl": "qwen3", "qwen3_vl_text": "qwen3"}

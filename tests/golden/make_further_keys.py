@@ -76,6 +76,17 @@ OWN["experts/deepseek"] = [
     (dict(routed_scaling_factor=2.0), None), (dict(n_group=2, topk_group=1), None), (dict(topk_method="greedy"), None), (dict(num_local_experts=4), None),
     (dict(num_experts=4), None), (dict(intermediate_size=24), False), (dict(rms_norm_eps=0.3), True), (dict(hidden_act="gelu"), True),
     (dict(head_dim=12), True), (dict(head_dim=16), None), (dict(kv_lora_rank=16), None), (dict(num_key_value_heads=4), False)]
+OWN["dense/nanochat"] = [
+    (dict(final_logit_softcapping=None), True), (dict(final_logit_softcapping=15.0), True), (dict(final_logit_softcapping=GONE), True),
+    (dict(hidden_act="silu"), True), (dict(hidden_act=GONE), True), (dict(rms_norm_eps=0.3), True), (dict(rms_norm_eps=GONE), True),
+    (dict(num_key_value_heads=4), False), (dict(head_dim=20), None), (dict(use_qk_norm=False), None), (dict(attention_bias=True), False),
+    (dict(sliding_window=4, layer_types=["sliding_attention", "full_attention"]), None), (dict(intermediate_size=80), False),
+    (dict(rope_parameters=dict(rope_type="linear", rope_theta=20000.0, factor=4.0)), True),
+    (dict(rope_parameters=dict(rope_type="yarn", rope_theta=20000.0, factor=4.0, original_max_position_embeddings=16)), True),
+    (dict(rope_parameters=dict(rope_type="yarn", rope_theta=20000.0, factor=4.0, original_max_position_embeddings=16, attention_factor=1.7)), True),
+    (dict(rope_parameters=dict(rope_type="dynamic", rope_theta=20000.0, factor=4.0), max_position_embeddings=20), True),
+    (dict(rope_parameters=dict(rope_type="llama3", rope_theta=20000.0, factor=4.0, low_freq_factor=1.0, high_freq_factor=4.0,
+                               original_max_position_embeddings=16)), True)]
 OWN["experts/olmoe"] = [(dict(clip_qkv=0), None), (dict(clip_qkv=0.0), None), (dict(clip_qkv=0.3), None), (dict(clip_qkv=None), True)]
 
 
