@@ -11,6 +11,7 @@ typedef enum WindowRule {
     WINDOW_UPPER_LAYERS, // only with use_sliding_window; those of layer_types, else from max_window_layers on
     WINDOW_PERIODIC,     // those of layer_types, else all but every period-th
     WINDOW_LISTED,       // those of layer_types, else none
+    WINDOW_LOCAL,        // those that attention_types calls "local"
     WINDOW_CHUNKS, // none slides: layers see chunks of attention_chunk_size; those of layer_types, else those that turn
 } WindowRule;
 

@@ -88,6 +88,7 @@ BOTH(gpt_bigcode, "gpt_bigcode")
 FOLDER(gpt_bigcode_heads, "gpt_bigcode-heads")
 BOTH(olmo, "olmo")
 FOLDER(nanochat, "nanochat")
+FOLDER(gpt_neo, "gpt_neo")
 
 #define TESTS_OF_BOTH(NAME) cmocka_unit_test(NAME), cmocka_unit_test(NAME##_gguf)
 int main(int argc, char **argv) {
@@ -137,6 +138,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(gpt_bigcode_heads),
         TESTS_OF_BOTH(olmo),
         cmocka_unit_test(nanochat),
+        cmocka_unit_test(gpt_neo),
         cmocka_unit_test(some_cannot_be_shifted),
         cmocka_unit_test(heads_of_two_sizes_in_fewer_bits),
     };

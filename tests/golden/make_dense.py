@@ -238,6 +238,10 @@ MODELS.update({
     # Norms without weights.
     "olmo": dict(model_type="olmo", hidden_act="silu", rope_theta=20000.0, rope_scaling=None, attention_bias=False, clip_qkv=None,
                  tie_word_embeddings=False),
+    # Windows in every second layer; scores that are not scaled.
+    "gpt_neo": dict(NAMELESS, model_type="gpt_neo", hidden_size=40, num_layers=4, num_heads=4, intermediate_size=None, max_position_embeddings=256,
+                    window_size=7, attention_types=[[["global", "local"], 2]], attention_layers=["global", "local"] * 2,
+                    activation_function="gelu_new", layer_norm_epsilon=1e-5, embed_dropout=0, resid_dropout=0),
     "nanochat": dict(model_type="nanochat", hidden_act="relu2", rms_norm_eps=1e-6, final_logit_softcapping=6.0, attention_bias=False,
                      rope_parameters=dict(rope_type="default", rope_theta=20000.0), tie_word_embeddings=False),
 })
@@ -301,7 +305,7 @@ def is_offset(config, key=""):
     return config.model_type in ("gemma", "gemma2", "gemma3_text", "nemotron", "vaultgemma", "muse_glimmer_text") and not whole
 
 
-GPTS = ("gpt2", "gpt_bigcode")
+GPTS = ("gpt2", "gpt_bigcode", "gpt_neo")
 OWN_CLASSES = {"minicpm": "MiniCPMForCausalLM", "baichuan": "BaichuanForCausalLM", "chatglm": "ChatGLMModel",
                "qwen": "QWenLMHeadModel", "internlm2": "InternLM2ForCausalLM", "exaone": "ExaoneForCausalLM"}
 
@@ -327,7 +331,7 @@ def random_weights(model, name, dtype):
         elif "norm" in key or "ln_" in key:
             value = (0 if is_offset(model.config, key) else 1) + 0.3 * value
         elif model.config.model_type in GPTS: # of which Conv1D's matrices are [in, out]
-            value *= 1 if ".wte." in key else 0.7 if ".wpe." in key else (2 if "c_attn" in key else 1) / math.sqrt(shape[model.config.model_type != "gpt2"])
+            value *= 1 if ".wte." in key else 0.7 if ".wpe." in key else (2 if "c_attn" in key else 1.4 if "q_proj" in key else 1) / math.sqrt(shape[model.config.model_type != "gpt2"])
         elif "embed" in key:
             value *= 0.5 if model.config.model_type.startswith(("gemma", "granite", "vaultgemma")) else 1
             if key == "model.embed_tokens_per_layer.weight":
@@ -477,7 +481,7 @@ def make_model(name, report, index):
     ids = [1] + rng_of(name, "prompt").integers(4, config.vocab_size, N_TOKENS - 1).tolist()
     near, first = list(range(N_TOKENS)), N_TOKENS // 2
     cases = [("prompt", near, 0)]
-    if not (getattr(config, "sliding_window", None) and SLIDING in (getattr(config, "layer_types", None) or [SLIDING])):
+    if not (getattr(config, "sliding_window", None) and SLIDING in (getattr(config, "layer_types", None) or [SLIDING])) and not hasattr(config, "window_size"):
         cases.append(("gap", near[:first] + [GAP + p for p in near[first:]], first))
     described = []
     for case, where, begin in cases:

@@ -87,6 +87,18 @@ OWN["dense/nanochat"] = [
     (dict(rope_parameters=dict(rope_type="dynamic", rope_theta=20000.0, factor=4.0), max_position_embeddings=20), True),
     (dict(rope_parameters=dict(rope_type="llama3", rope_theta=20000.0, factor=4.0, low_freq_factor=1.0, high_freq_factor=4.0,
                                original_max_position_embeddings=16)), True)]
+OWN["dense/gpt_neo"] = [
+    (dict(attention_layers=GONE), True), (dict(attention_layers=["local", "global"] * 2), None), (dict(attention_layers=["global"] * 3), None),
+    (dict(attention_layers=None), None), (dict(attention_types=GONE), None), (dict(attention_types=None), None), (dict(attention_types=[]), None),
+    (dict(attention_types=[[["global", "local"], 1]]), None), (dict(attention_types=[[["global"], 4]], attention_layers=GONE), True),
+    (dict(attention_types=[[["local"], 1], [["global"], 3]], attention_layers=GONE), True), (dict(attention_types=[[["local"], 5]], attention_layers=GONE), None),
+    (dict(attention_types=[[["other"], 4]], attention_layers=GONE), None), (dict(window_size=3), True), (dict(window_size=1), True),
+    (dict(window_size=300), True), (dict(window_size=GONE), True), (dict(window_size=0), None), (dict(sliding_window=3), None),
+    (dict(intermediate_size=160), True), (dict(intermediate_size=80), False), (dict(num_heads=2), True), (dict(num_heads=GONE, num_attention_heads=4), None),
+    (dict(num_layers=GONE, num_hidden_layers=4), None), (dict(num_layers=3), None), (dict(num_key_value_heads=2), None), (dict(head_dim=20), None),
+    (dict(max_position_embeddings=128), False), (dict(activation_function="gelu"), True), (dict(layer_norm_epsilon=0.3), True),
+    (dict(layer_norm_eps=1e-5), None), (dict(scale_attn_weights=True), None), (dict(tie_word_embeddings=False), None),
+    (dict(gradient_checkpointing=False, attention_dropout=0, summary_type="cls_index"), True)]
 OWN["experts/olmoe"] = [(dict(clip_qkv=0), None), (dict(clip_qkv=0.0), None), (dict(clip_qkv=0.3), None), (dict(clip_qkv=None), True)]
 
 
