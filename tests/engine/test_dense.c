@@ -89,6 +89,7 @@ FOLDER(gpt_bigcode_heads, "gpt_bigcode-heads")
 BOTH(olmo, "olmo")
 FOLDER(nanochat, "nanochat")
 FOLDER(gpt_neo, "gpt_neo")
+BOTH(xverse, "xverse")
 
 #define TESTS_OF_BOTH(NAME) cmocka_unit_test(NAME), cmocka_unit_test(NAME##_gguf)
 int main(int argc, char **argv) {
@@ -139,6 +140,7 @@ int main(int argc, char **argv) {
         TESTS_OF_BOTH(olmo),
         cmocka_unit_test(nanochat),
         cmocka_unit_test(gpt_neo),
+        TESTS_OF_BOTH(xverse),
         cmocka_unit_test(some_cannot_be_shifted),
         cmocka_unit_test(heads_of_two_sizes_in_fewer_bits),
     };

@@ -242,11 +242,13 @@ MODELS.update({
     "gpt_neo": dict(NAMELESS, model_type="gpt_neo", hidden_size=40, num_layers=4, num_heads=4, intermediate_size=None, max_position_embeddings=256,
                     window_size=7, attention_types=[[["global", "local"], 2]], attention_layers=["global", "local"] * 2,
                     activation_function="gelu_new", layer_norm_epsilon=1e-5, embed_dropout=0, resid_dropout=0),
+    "xverse": dict(model_type="xverse", hidden_act="silu", rms_norm_eps=1e-6, max_tokenizer_truncation=200, rope_theta=20000.0,
+                   tie_word_embeddings=False),
     "nanochat": dict(model_type="nanochat", hidden_act="relu2", rms_norm_eps=1e-6, final_logit_softcapping=6.0, attention_bias=False,
                      rope_parameters=dict(rope_type="default", rope_theta=20000.0), tie_word_embeddings=False),
 })
 CLASS_OF = {"minicpm": "granite", "baichuan": "llama", "baichuan-13b": "llama", "chatglm": "glm", "qwen": "qwen2", "internlm2": "llama",
-            "exaone": "llama", "qwen2_vl": "qwen2", "qwen2_vl_text": "qwen2", "qwen3_vl": "qwen3", "qwen3_vl_text": "qwen3"}
+            "exaone": "llama", "xverse": "llama", "qwen2_vl": "qwen2", "qwen2_vl_text": "qwen2", "qwen3_vl": "qwen3", "qwen3_vl_text": "qwen3"}
 
 
 def class_config(config_dict):
@@ -270,6 +272,8 @@ def class_config(config_dict):
         values.pop("rope_scaling")
     if kind == "internlm2":
         values.pop("bias")
+    if kind == "xverse":
+        values.pop("max_tokenizer_truncation")
     if kind == "exaone":
         values.update(num_hidden_layers=values.pop("num_layers"), hidden_act=values.pop("activation_function"),
                       rms_norm_eps=values.pop("layer_norm_epsilon"))
@@ -306,7 +310,7 @@ def is_offset(config, key=""):
 
 
 GPTS = ("gpt2", "gpt_bigcode", "gpt_neo")
-OWN_CLASSES = {"minicpm": "MiniCPMForCausalLM", "baichuan": "BaichuanForCausalLM", "chatglm": "ChatGLMModel",
+OWN_CLASSES = {"xverse": "XverseForCausalLM", "minicpm": "MiniCPMForCausalLM", "baichuan": "BaichuanForCausalLM", "chatglm": "ChatGLMModel",
                "qwen": "QWenLMHeadModel", "internlm2": "InternLM2ForCausalLM", "exaone": "ExaoneForCausalLM"}
 
 
@@ -524,7 +528,7 @@ GEMMA4_WHOLE = {"router.scale": "ffn_gate_inp.scale", "router.per_expert_scale":
 GEMMA4_HEAD = {"model.embed_tokens_per_layer": "per_layer_token_embd", "model.per_layer_model_projection": "per_layer_model_proj",
                "model.per_layer_projection_norm": "per_layer_proj_norm"}
 BEHIND = ("gemma4_text", "gemma4_unified_text", "gemma2", "gemma3_text", "olmo2", "olmo3", "exaone4", "seed_oss", "muse_glimmer_text") # whose post_attention_layernorm is just that
-PERMUTED = ("smollm3", "granite", "granite_swa", "minicpm", "baichuan", "arcee", "internlm2", "ministral3", "olmo")
+PERMUTED = ("smollm3", "granite", "granite_swa", "minicpm", "baichuan", "arcee", "internlm2", "ministral3", "olmo", "xverse")
 FALCON = {"self_attention.query_key_value": "attn_qkv", "self_attention.dense": "attn_output", "ln_attn": "attn_norm_2",
           "ln_mlp": "attn_norm", "input_layernorm": "attn_norm", "mlp.dense_h_to_4h": "ffn_up", "mlp.dense_4h_to_h": "ffn_down",
           "transformer.word_embeddings": "token_embd", "transformer.ln_f": "output_norm", "lm_head": "output"}
@@ -684,7 +688,7 @@ def add_gemma4(writer, config_dict):
 GGUF_OF = ("gemma2", "gemma3", "smollm3", "granite", "minicpm", "seed_oss", "glm", "glm4", "olmo3", "exaone4", "cohere2",
            "nemotron", "falcon-40b", "baichuan", "qwen", "hunyuan", "gemma", "ernie4_5", "olmo2", "phi", "falcon-7b",
            "stablelm", "cohere-plus", "stablelm-12b", "gemma4", "gemma4-e", "gemma4-moe", "apertus", "gemma4-unified", "qwen2_vl",
-           "qwen3_vl", "arcee", "jais2", "granite_swa", "internlm2", "exaone", "ministral3", "muse_glimmer", "gpt2", "gpt_bigcode", "olmo")
+           "qwen3_vl", "arcee", "jais2", "granite_swa", "internlm2", "exaone", "ministral3", "muse_glimmer", "gpt2", "gpt_bigcode", "olmo", "xverse")
 
 
 def add_apertus(writer, config, state):
