@@ -90,6 +90,7 @@ BOTH(olmo, "olmo")
 FOLDER(nanochat, "nanochat")
 FOLDER(gpt_neo, "gpt_neo")
 BOTH(xverse, "xverse")
+BOTH(orion, "orion")
 
 #define TESTS_OF_BOTH(NAME) cmocka_unit_test(NAME), cmocka_unit_test(NAME##_gguf)
 int main(int argc, char **argv) {
@@ -141,6 +142,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(nanochat),
         cmocka_unit_test(gpt_neo),
         TESTS_OF_BOTH(xverse),
+        TESTS_OF_BOTH(orion),
         cmocka_unit_test(some_cannot_be_shifted),
         cmocka_unit_test(heads_of_two_sizes_in_fewer_bits),
     };

@@ -32,6 +32,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from transformers.modeling_outputs import CausalLMOutputWithPast
 from transformers.models.muse_glimmer.modeling_muse_glimmer import MuseGlimmerPreTrainedModel, MuseGlimmerTextModel
 
+import further_classes # noqa: F401: it tells transformers of classes that it does not have
 from make_architectures import alibi_slopes
 from make_models import N_TOKENS, SEED, finish, gguf_version, rng_of
 from make_models import logits_of as rope_logits
@@ -244,6 +245,8 @@ MODELS.update({
                     activation_function="gelu_new", layer_norm_epsilon=1e-5, embed_dropout=0, resid_dropout=0),
     "xverse": dict(model_type="xverse", hidden_act="silu", rms_norm_eps=1e-6, max_tokenizer_truncation=200, rope_theta=20000.0,
                    tie_word_embeddings=False),
+    "orion": dict(model_type="orion", hidden_act="silu", rms_norm_eps=1e-5, max_sequence_length=256, rope_theta=10000.0, rope_scaling=None,
+                  attention_bias=False, tie_word_embeddings=False),
     "nanochat": dict(model_type="nanochat", hidden_act="relu2", rms_norm_eps=1e-6, final_logit_softcapping=6.0, attention_bias=False,
                      rope_parameters=dict(rope_type="default", rope_theta=20000.0), tie_word_embeddings=False),
 })
@@ -598,6 +601,9 @@ def add_numbers(writer, kind, config):
             writer.add_layer_norm_eps(getattr(config, name))
     if kind == "olmo":
         writer.add_layer_norm_eps(1e-5)
+    if kind == "orion": # nothing of its rope
+        writer.add_layer_norm_eps(config.rms_norm_eps)
+        return
     if hasattr(config, "rms_norm_eps"):
         writer.add_layer_norm_rms_eps(config.rms_norm_eps)
     rope = config.rope_parameters
@@ -688,7 +694,7 @@ def add_gemma4(writer, config_dict):
 GGUF_OF = ("gemma2", "gemma3", "smollm3", "granite", "minicpm", "seed_oss", "glm", "glm4", "olmo3", "exaone4", "cohere2",
            "nemotron", "falcon-40b", "baichuan", "qwen", "hunyuan", "gemma", "ernie4_5", "olmo2", "phi", "falcon-7b",
            "stablelm", "cohere-plus", "stablelm-12b", "gemma4", "gemma4-e", "gemma4-moe", "apertus", "gemma4-unified", "qwen2_vl",
-           "qwen3_vl", "arcee", "jais2", "granite_swa", "internlm2", "exaone", "ministral3", "muse_glimmer", "gpt2", "gpt_bigcode", "olmo", "xverse")
+           "qwen3_vl", "arcee", "jais2", "granite_swa", "internlm2", "exaone", "ministral3", "muse_glimmer", "gpt2", "gpt_bigcode", "olmo", "xverse", "orion")
 
 
 def add_apertus(writer, config, state):

@@ -25,7 +25,7 @@ import transformers
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
-import deepseek_moe # noqa: F401: it tells transformers of a class for DeepSeek-MoE
+import further_classes # noqa: F401: it tells transformers of classes that it does not have
 from make_models import (N_TOKENS, SEED, finish, gguf_version, load_model, load_model_skeleton, logits_of, make_config,
                          rng_of)
 

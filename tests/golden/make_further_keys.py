@@ -13,7 +13,7 @@ import torch
 import transformers
 from transformers import AutoConfig
 
-import deepseek_moe # noqa: F401: it tells transformers of a class for DeepSeek-MoE
+import further_classes # noqa: F401: it tells transformers of classes that it does not have
 import make_keys
 from make_keys import EVERY, GONE, HERE, OUT, ROTARY
 from make_recent_keys import ROPES
@@ -99,6 +99,8 @@ OWN["dense/gpt_neo"] = [
     (dict(max_position_embeddings=128), False), (dict(activation_function="gelu"), True), (dict(layer_norm_epsilon=0.3), True),
     (dict(layer_norm_eps=1e-5), None), (dict(scale_attn_weights=True), None), (dict(tie_word_embeddings=False), None),
     (dict(gradient_checkpointing=False, attention_dropout=0, summary_type="cls_index"), True)]
+OWN["dense/orion"] = [(dict(rms_norm_eps=0.3), True), (dict(layer_norm_eps=0.3), None), (dict(attention_bias=True), False), (dict(mlp_bias=True), None),
+                      (dict(hidden_act="gelu"), True), (dict(num_key_value_heads=4), False), (dict(max_sequence_length=100), True), (dict(norm_head=True), None)]
 OWN["experts/olmoe"] = [(dict(clip_qkv=0), None), (dict(clip_qkv=0.0), None), (dict(clip_qkv=0.3), None), (dict(clip_qkv=None), True)]
 
 
@@ -114,7 +116,7 @@ def defaults():
         with open(os.path.join(HERE, folder, "config.json")) as f:
             kinds.append(json.load(f)["model_type"])
     for kind in dict.fromkeys(kinds):
-        if kind == "deepseek": # of no class of transformers'
+        if kind in ("deepseek", "orion"): # of no class of transformers'
             continue
         yield json.loads(AutoConfig.for_model(kind).to_json_string(use_diff=False))
 

@@ -72,6 +72,17 @@ static const Architecture ROWS[] = {
                {NULL, {"rope_pct"}, 0, "an older file"}},
      .parallel_residual = true,
      STABLELM_VALUES},
+    // LLaMA with layer norms.
+    {.name = "orion",
+     .gguf = "orion",
+     LLAMA_NAMES,
+     .aliases = {{"layer_norm_eps", "rms_norm_eps"}},
+     .fixed = {NO_MLP_BIAS},
+     .biases = BIAS_NORM,
+     .bias_keys = BIAS_QKV | BIAS_O,
+     .norm = NORM_LAYER,
+     .norm_eps = 1e-5,
+     .default_context = 4096},
     // OLMo 1, of those that clip nothing.
     {.name = "olmo",
      .gguf = "olmo",

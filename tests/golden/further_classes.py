@@ -1,6 +1,10 @@
-"""DeepSeek-MoE 16B (arXiv:2401.06066) of transformers' own parts, which has no class for it: LLaMA's layers, in those from
-first_k_dense_replace on every moe_layer_freq-th with Qwen3-MoE's router and experts, and beside them LLaMA's feed-forward part as
-large as n_shared_experts of these, as its makers' modeling_deepseek.py has them."""
+"""Models that transformers has no class for, of its own parts.
+
+DeepSeek-MoE 16B (arXiv:2401.06066): LLaMA's layers, in those from first_k_dense_replace on every moe_layer_freq-th with Qwen3-MoE's
+router and experts, and beside them LLaMA's feed-forward part as large as n_shared_experts of these, as its makers'
+modeling_deepseek.py has them.
+Orion 14B (arXiv:2401.12246): LLaMA with layer norms, as modeling_orion.py and llama.cpp's orion.cpp have it.
+"""
 import torch
 import transformers
 from huggingface_hub.dataclasses import strict
@@ -47,7 +51,28 @@ class DeepseekForCausalLM(LlamaForCausalLM):
         self.post_init()
 
 
-transformers.AutoConfig.register("deepseek", DeepseekConfig, exist_ok=True)
-transformers.AutoModelForCausalLM.register(DeepseekConfig, DeepseekForCausalLM, exist_ok=True)
+
+class OrionConfig(LlamaConfig):
+    model_type = "orion"
+
+
+class OrionForCausalLM(LlamaForCausalLM):
+    config_class = OrionConfig
+
+    def __init__(self, config):
+        super().__init__(config)
+
+        def norm():
+            return torch.nn.LayerNorm(config.hidden_size, eps=config.rms_norm_eps)
+
+        self.model.norm = norm()
+        for layer in self.model.layers:
+            layer.input_layernorm, layer.post_attention_layernorm = norm(), norm()
+        self.post_init()
+
+
+for config_class, model_class in ((DeepseekConfig, DeepseekForCausalLM), (OrionConfig, OrionForCausalLM)):
+    transformers.AutoConfig.register(config_class.model_type, config_class, exist_ok=True)
+    transformers.AutoModelForCausalLM.register(config_class, model_class, exist_ok=True)
 if not get_checkpoint_conversion_mapping("deepseek"):
     register_checkpoint_conversion_mapping("deepseek", get_checkpoint_conversion_mapping("qwen2_moe"))
