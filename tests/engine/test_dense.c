@@ -91,6 +91,7 @@ FOLDER(nanochat, "nanochat")
 FOLDER(gpt_neo, "gpt_neo")
 BOTH(xverse, "xverse")
 BOTH(orion, "orion")
+FOLDER(mimo, "mimo")
 
 #define TESTS_OF_BOTH(NAME) cmocka_unit_test(NAME), cmocka_unit_test(NAME##_gguf)
 int main(int argc, char **argv) {
@@ -143,6 +144,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(gpt_neo),
         TESTS_OF_BOTH(xverse),
         TESTS_OF_BOTH(orion),
+        cmocka_unit_test(mimo),
         cmocka_unit_test(some_cannot_be_shifted),
         cmocka_unit_test(heads_of_two_sizes_in_fewer_bits),
     };

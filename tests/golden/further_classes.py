@@ -4,11 +4,12 @@ DeepSeek-MoE 16B (arXiv:2401.06066): LLaMA's layers, in those from first_k_dense
 router and experts, and beside them LLaMA's feed-forward part as large as n_shared_experts of these, as its makers'
 modeling_deepseek.py has them.
 Orion 14B (arXiv:2401.12246): LLaMA with layer norms, as modeling_orion.py and llama.cpp's orion.cpp have it.
+MiMo 7B (arXiv:2505.07608): Qwen2, whose files have beside it a layer that predicts further tokens.
 """
 import torch
 import transformers
 from huggingface_hub.dataclasses import strict
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM
 from transformers.conversion_mapping import get_checkpoint_conversion_mapping, register_checkpoint_conversion_mapping
 from transformers.models.llama.modeling_llama import LlamaMLP
 from transformers.models.qwen3_moe.modeling_qwen3_moe import Qwen3MoeSparseMoeBlock
@@ -71,7 +72,16 @@ class OrionForCausalLM(LlamaForCausalLM):
         self.post_init()
 
 
-for config_class, model_class in ((DeepseekConfig, DeepseekForCausalLM), (OrionConfig, OrionForCausalLM)):
+class MiMoConfig(Qwen2Config):
+    model_type = "mimo"
+
+
+class MiMoForCausalLM(Qwen2ForCausalLM):
+    config_class = MiMoConfig
+    _keys_to_ignore_on_load_unexpected = [r"model\.mtp_layers\."]
+
+
+for config_class, model_class in ((MiMoConfig, MiMoForCausalLM), (DeepseekConfig, DeepseekForCausalLM), (OrionConfig, OrionForCausalLM)):
     transformers.AutoConfig.register(config_class.model_type, config_class, exist_ok=True)
     transformers.AutoModelForCausalLM.register(config_class, model_class, exist_ok=True)
 if not get_checkpoint_conversion_mapping("deepseek"):

@@ -247,6 +247,8 @@ MODELS.update({
                    tie_word_embeddings=False),
     "orion": dict(model_type="orion", hidden_act="silu", rms_norm_eps=1e-5, max_sequence_length=256, rope_theta=10000.0, rope_scaling=None,
                   attention_bias=False, tie_word_embeddings=False),
+    "mimo": dict(model_type="mimo", hidden_act="silu", rms_norm_eps=1e-5, head_dim=16, rope_theta=20000.0, attention_bias=True,
+                 num_nextn_predict_layers=1, use_sliding_window=False, sliding_window=32, max_window_layers=2, tie_word_embeddings=False),
     "nanochat": dict(model_type="nanochat", hidden_act="relu2", rms_norm_eps=1e-6, final_logit_softcapping=6.0, attention_bias=False,
                      rope_parameters=dict(rope_type="default", rope_theta=20000.0), tie_word_embeddings=False),
 })
@@ -477,6 +479,8 @@ def make_model(name, report, index):
     saved = in_own_names(state, config, config_dict["model_type"])
     if config.tie_word_embeddings:
         saved = {key: value for key, value in saved.items() if key != "lm_head.weight"}
+    if name == "mimo":
+        saved.update({"model.mtp_layers.0.input_proj.weight": torch.ones(8, 16), "model.mtp_layers.0.token_layernorm.weight": torch.ones(8)})
     if name == "gpt2":
         saved = {key.removeprefix("transformer."): value for key, value in saved.items()}
     save_file(saved, os.path.join(folder, "model.safetensors"), metadata={"format": "pt"})

@@ -101,6 +101,11 @@ OWN["dense/gpt_neo"] = [
     (dict(gradient_checkpointing=False, attention_dropout=0, summary_type="cls_index"), True)]
 OWN["dense/orion"] = [(dict(rms_norm_eps=0.3), True), (dict(layer_norm_eps=0.3), None), (dict(attention_bias=True), False), (dict(mlp_bias=True), None),
                       (dict(hidden_act="gelu"), True), (dict(num_key_value_heads=4), False), (dict(max_sequence_length=100), True), (dict(norm_head=True), None)]
+OWN["dense/mimo"] = [
+    (dict(use_sliding_window=True, sliding_window=5), None), (dict(use_sliding_window=True, sliding_window=5, max_window_layers=1), True),
+    (dict(use_sliding_window=True, sliding_window=5, max_window_layers=0), True), (dict(attention_bias=False), True), (dict(head_dim=GONE), False),
+    (dict(num_nextn_predict_layers=0), True), (dict(num_nextn_predict_layers=GONE), True), (dict(rms_norm_eps=0.3), True),
+    (dict(num_hidden_layers=1), None), (dict(layer_types=["sliding_attention", "full_attention"]), None), (dict(qkv_bias=False), None)]
 OWN["experts/olmoe"] = [(dict(clip_qkv=0), None), (dict(clip_qkv=0.0), None), (dict(clip_qkv=0.3), None), (dict(clip_qkv=None), True)]
 
 
@@ -116,7 +121,7 @@ def defaults():
         with open(os.path.join(HERE, folder, "config.json")) as f:
             kinds.append(json.load(f)["model_type"])
     for kind in dict.fromkeys(kinds):
-        if kind in ("deepseek", "orion"): # of no class of transformers'
+        if kind in ("deepseek", "orion", "mimo"): # of no class of transformers'
             continue
         yield json.loads(AutoConfig.for_model(kind).to_json_string(use_diff=False))
 
