@@ -211,7 +211,8 @@ typedef struct Architecture {
         double value;
     } when[2];
     const char *with_key, *without_key, *when_tensor;
-    int64_t when_layers; // the number of layers in GGUF, where nothing else tells; 0: any
+    const char *with_meta; // the same of a key of GGUF, without the architecture before it
+    int64_t when_layers;   // the number of layers in GGUF, where nothing else tells; 0: any
     // Of transformers without its end, where it does not follow from the name; other classes as a whole: is_class_of().
     const char *class_name, *other_classes[2];
     const char *gguf; // general.architecture of GGUF; NULL: palaver reads it from Hugging Face folders only
@@ -326,8 +327,9 @@ typedef struct Architecture {
     int unasked_window_layers;
     RopeRule rope_rule;
     SectionRule sections;
-    bool rotary_dim_key; // files may say the part that turns in elements (rotary_dim)
-    bool unscaled_whole; // without a scheme whole heads turn, whatever part is said
+    int default_sections; // pairs of SECTIONS_IN_BLOCKS together, where config.json has no mrope_section
+    bool rotary_dim_key;  // files may say the part that turns in elements (rotary_dim)
+    bool unscaled_whole;  // without a scheme whole heads turn, whatever part is said
     bool
         ropes_of_kinds; // its class means ropes of two kinds of layers without rope_parameters, whatever stands outside
     double default_base, default_window_base; // of the rope, and of ROPE_BY_WINDOW; 0: 10000, and the same

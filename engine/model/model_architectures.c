@@ -131,6 +131,8 @@ static bool is_meant(const ParamSource *source, const Architecture *a) {
         if (a->when_layers > 0 &&
             (!layers || layers->type != META_INTEGER || layers->integer != a->when_layers))
             return false;
+        snprintf(key, sizeof key, "%s.%s", a->gguf, a->with_meta ? a->with_meta : "");
+        if (a->with_meta && !checkpoint_meta(source->checkpoint, key)) return false;
         return !a->when_tensor || checkpoint_find(source->checkpoint, a->when_tensor);
     }
     if (a->without_key && json_object_get(source->config, a->without_key)) return false;

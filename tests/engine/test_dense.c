@@ -92,6 +92,7 @@ FOLDER(gpt_neo, "gpt_neo")
 BOTH(xverse, "xverse")
 BOTH(orion, "orion")
 FOLDER(mimo, "mimo")
+BOTH(glm4v, "glm4v")
 
 #define TESTS_OF_BOTH(NAME) cmocka_unit_test(NAME), cmocka_unit_test(NAME##_gguf)
 int main(int argc, char **argv) {
@@ -145,6 +146,7 @@ int main(int argc, char **argv) {
         TESTS_OF_BOTH(xverse),
         TESTS_OF_BOTH(orion),
         cmocka_unit_test(mimo),
+        TESTS_OF_BOTH(glm4v),
         cmocka_unit_test(some_cannot_be_shifted),
         cmocka_unit_test(heads_of_two_sizes_in_fewer_bits),
     };

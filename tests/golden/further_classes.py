@@ -4,6 +4,7 @@ DeepSeek-MoE 16B (arXiv:2401.06066): LLaMA's layers, in those from first_k_dense
 router and experts, and beside them LLaMA's feed-forward part as large as n_shared_experts of these, as its makers'
 modeling_deepseek.py has them.
 Orion 14B (arXiv:2401.12246): LLaMA with layer norms, as modeling_orion.py and llama.cpp's orion.cpp have it.
+The texts of GLM-4.1V and GLM-4.5V by themselves.
 MiMo 7B (arXiv:2505.07608): Qwen2, whose files have beside it a layer that predicts further tokens.
 """
 import torch
@@ -11,6 +12,9 @@ import transformers
 from huggingface_hub.dataclasses import strict
 from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM
 from transformers.conversion_mapping import get_checkpoint_conversion_mapping, register_checkpoint_conversion_mapping
+from transformers.modeling_outputs import CausalLMOutputWithPast
+from transformers.models.glm4v.modeling_glm4v import Glm4vPreTrainedModel, Glm4vTextModel
+from transformers.models.glm4v_moe.modeling_glm4v_moe import Glm4vMoePreTrainedModel, Glm4vMoeTextModel
 from transformers.models.llama.modeling_llama import LlamaMLP
 from transformers.models.qwen3_moe.modeling_qwen3_moe import Qwen3MoeSparseMoeBlock
 
@@ -81,7 +85,27 @@ class MiMoForCausalLM(Qwen2ForCausalLM):
     _keys_to_ignore_on_load_unexpected = [r"model\.mtp_layers\."]
 
 
-for config_class, model_class in ((MiMoConfig, MiMoForCausalLM), (DeepseekConfig, DeepseekForCausalLM), (OrionConfig, OrionForCausalLM)):
+def text_alone(base, text_class):
+    """The class of a text that is a part of a larger one: its model and a head."""
+
+    class Text(base):
+        config_class = text_class.config_class
+
+        def __init__(self, config):
+            super().__init__(config)
+            self.model = text_class(config)
+            self.lm_head = torch.nn.Linear(config.hidden_size, config.vocab_size, bias=False)
+            self.post_init()
+
+        def forward(self, input_ids=None, position_ids=None, attention_mask=None, **_):
+            x = self.model(input_ids=input_ids, position_ids=position_ids, attention_mask=attention_mask, use_cache=False).last_hidden_state
+            return CausalLMOutputWithPast(logits=self.lm_head(x))
+
+    return text_class.config_class, Text
+
+
+TEXTS = [text_alone(Glm4vPreTrainedModel, Glm4vTextModel), text_alone(Glm4vMoePreTrainedModel, Glm4vMoeTextModel)]
+for config_class, model_class in (*TEXTS, (MiMoConfig, MiMoForCausalLM), (DeepseekConfig, DeepseekForCausalLM), (OrionConfig, OrionForCausalLM)):
     transformers.AutoConfig.register(config_class.model_type, config_class, exist_ok=True)
     transformers.AutoModelForCausalLM.register(config_class, model_class, exist_ok=True)
 if not get_checkpoint_conversion_mapping("deepseek"):

@@ -249,6 +249,8 @@ MODELS.update({
                   attention_bias=False, tie_word_embeddings=False),
     "mimo": dict(model_type="mimo", hidden_act="silu", rms_norm_eps=1e-5, head_dim=16, rope_theta=20000.0, attention_bias=True,
                  num_nextn_predict_layers=1, use_sliding_window=False, sliding_window=32, max_window_layers=2, tie_word_embeddings=False),
+    "glm4v": dict(model_type="glm4v_text", hidden_size=64, hidden_act="silu", rms_norm_eps=1e-5, rope_theta=10000.0, partial_rotary_factor=0.5,
+                  attention_bias=True, rope_scaling=dict(type="default", mrope_section=[1, 2, 1]), tie_word_embeddings=False),
     "nanochat": dict(model_type="nanochat", hidden_act="relu2", rms_norm_eps=1e-6, final_logit_softcapping=6.0, attention_bias=False,
                      rope_parameters=dict(rope_type="default", rope_theta=20000.0), tie_word_embeddings=False),
 })
@@ -484,7 +486,7 @@ def make_model(name, report, index):
     if name == "gpt2":
         saved = {key.removeprefix("transformer."): value for key, value in saved.items()}
     save_file(saved, os.path.join(folder, "model.safetensors"), metadata={"format": "pt"})
-    classes = [] if name in CLASS_OF or isinstance(model, MuseGlimmerText) else [type(model).__name__]
+    classes = [] if name in CLASS_OF or isinstance(model, (MuseGlimmerText, *(text for _, text in further_classes.TEXTS))) else [type(model).__name__]
     config_dict["dtype" if "rope_parameters" in config_dict else "torch_dtype"] = str(dtype).removeprefix("torch.")
     with open(os.path.join(folder, "config.json"), "w") as f:
         json.dump({"architectures": classes or [own for own in [OWN_CLASSES.get(config_dict["model_type"])] if own],
@@ -515,7 +517,7 @@ def make_model(name, report, index):
 
 # ---- GGUF --------------------------------------------------------------------------------------------------------
 
-ARCHES = {"gpt_bigcode": "starcoder", "gemma4_unified_text": "gemma4", "qwen2_vl_text": "qwen2vl", "qwen3_vl_text": "qwen3vl", "gemma3_text": "gemma3", "olmo3": "olmo2", "cohere": "command-r", "phi": "phi2", "glm": "chatglm",
+ARCHES = {"glm4v_text": "glm4", "gpt_bigcode": "starcoder", "gemma4_unified_text": "gemma4", "qwen2_vl_text": "qwen2vl", "qwen3_vl_text": "qwen3vl", "gemma3_text": "gemma3", "olmo3": "olmo2", "cohere": "command-r", "phi": "phi2", "glm": "chatglm",
           "hunyuan_v1_dense": "hunyuan-dense", "gemma4_text": "gemma4", "ministral3": "mistral3", "muse_glimmer_text": "muse-glimmer"}
 MODULES = {"input_layernorm": "attn_norm", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k",
            "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output", "self_attn.dense": "attn_output",
@@ -556,6 +558,14 @@ def permuted(value, n_heads):
     """Rows (i, i + d/2) of each head become neighbours, as the converter does for LLaMA."""
     rows = value.reshape(n_heads, 2, value.shape[0] // n_heads // 2, *value.shape[1:])
     return rows.swapaxes(1, 2).reshape(value.shape)
+
+
+def in_halves(value, config):
+    """Of the part of each head that turns, the first of every pair before all second ones."""
+    head = config.hidden_size // config.num_attention_heads
+    heads = value.reshape(-1, head, *value.shape[1:])
+    turned = int(head * config.rope_parameters["partial_rotary_factor"])
+    return np.concatenate([heads[:, :turned:2], heads[:, 1:turned:2], heads[:, turned:]], axis=1).reshape(value.shape)
 
 
 def gguf_name(kind, key):
@@ -698,7 +708,7 @@ def add_gemma4(writer, config_dict):
 GGUF_OF = ("gemma2", "gemma3", "smollm3", "granite", "minicpm", "seed_oss", "glm", "glm4", "olmo3", "exaone4", "cohere2",
            "nemotron", "falcon-40b", "baichuan", "qwen", "hunyuan", "gemma", "ernie4_5", "olmo2", "phi", "falcon-7b",
            "stablelm", "cohere-plus", "stablelm-12b", "gemma4", "gemma4-e", "gemma4-moe", "apertus", "gemma4-unified", "qwen2_vl",
-           "qwen3_vl", "arcee", "jais2", "granite_swa", "internlm2", "exaone", "ministral3", "muse_glimmer", "gpt2", "gpt_bigcode", "olmo", "xverse", "orion")
+           "qwen3_vl", "arcee", "jais2", "granite_swa", "internlm2", "exaone", "ministral3", "muse_glimmer", "gpt2", "gpt_bigcode", "olmo", "xverse", "orion", "glm4v")
 
 
 def add_apertus(writer, config, state):
@@ -755,7 +765,7 @@ def make_gguf(name, config, config_dict, state):
         for layer in range(config.num_hidden_layers):
             writer.add_tensor(f"blk.{layer}.attn_q_norm.weight", np.full(config.head_dim, config.qk_scale_factor, np.float32))
             writer.add_tensor(f"blk.{layer}.attn_k_norm.weight", np.ones(config.head_dim, np.float32))
-    if kind.endswith("_vl_text"):
+    if kind.endswith(("_vl_text", "4v_text")):
         writer.add_rope_dimension_sections(config_dict["rope_scaling"]["mrope_section"] + [0])
     if kind == "qwen3_vl_text":
         writer.add_num_deepstack_layers(3)
@@ -778,6 +788,8 @@ def make_gguf(name, config, config_dict, state):
             value = value + 1
         if kind in PERMUTED and ("q_proj" in key or "k_proj" in key):
             value = permuted(value, config.num_attention_heads if "q_proj" in key else config.num_key_value_heads)
+        if kind == "glm4v_text" and ("q_proj" in key or "k_proj" in key):
+            value = in_halves(value, config)
         if kind == "gpt2" and ".c_" in key and value.ndim == 2:
             value = value.T
         half = value.ndim >= 2 and "norm" not in key and "router" not in key

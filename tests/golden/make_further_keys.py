@@ -106,6 +106,11 @@ OWN["dense/mimo"] = [
     (dict(use_sliding_window=True, sliding_window=5, max_window_layers=0), True), (dict(attention_bias=False), True), (dict(head_dim=GONE), False),
     (dict(num_nextn_predict_layers=0), True), (dict(num_nextn_predict_layers=GONE), True), (dict(rms_norm_eps=0.3), True),
     (dict(num_hidden_layers=1), None), (dict(layer_types=["sliding_attention", "full_attention"]), None), (dict(qkv_bias=False), None)]
+OWN["dense/glm4v"] = [
+    (dict(partial_rotary_factor=1.0, rope_scaling=dict(type="default", mrope_section=[2, 3, 3])), True), (dict(partial_rotary_factor=GONE), None),
+    (dict(rope_scaling=dict(type="default", mrope_section=[2, 1, 1])), True), (dict(rope_scaling=dict(rope_type="default", mrope_section=[1, 2, 1])), True),
+    (dict(attention_bias=False), None), (dict(head_dim=16), True), (dict(head_dim=8), None), (dict(rms_norm_eps=0.3), True), (dict(hidden_act="gelu"), True),
+    (dict(num_key_value_heads=4), False), (dict(rope_theta=300.0), True), (dict(rope_theta=GONE), None)]
 OWN["experts/olmoe"] = [(dict(clip_qkv=0), None), (dict(clip_qkv=0.0), None), (dict(clip_qkv=0.3), None), (dict(clip_qkv=None), True)]
 
 
@@ -123,7 +128,10 @@ def defaults():
     for kind in dict.fromkeys(kinds):
         if kind in ("deepseek", "orion", "mimo"): # of no class of transformers'
             continue
-        yield json.loads(AutoConfig.for_model(kind).to_json_string(use_diff=False))
+        config = json.loads(AutoConfig.for_model(kind).to_json_string(use_diff=False))
+        if kind == "glm4v_text": # whose class cannot run what it writes
+            config["rope_parameters"]["partial_rotary_factor"] = 0.5
+        yield config
 
 
 def main():
