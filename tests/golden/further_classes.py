@@ -108,5 +108,6 @@ TEXTS = [text_alone(Glm4vPreTrainedModel, Glm4vTextModel), text_alone(Glm4vMoePr
 for config_class, model_class in (*TEXTS, (MiMoConfig, MiMoForCausalLM), (DeepseekConfig, DeepseekForCausalLM), (OrionConfig, OrionForCausalLM)):
     transformers.AutoConfig.register(config_class.model_type, config_class, exist_ok=True)
     transformers.AutoModelForCausalLM.register(config_class, model_class, exist_ok=True)
-if not get_checkpoint_conversion_mapping("deepseek"):
-    register_checkpoint_conversion_mapping("deepseek", get_checkpoint_conversion_mapping("qwen2_moe"))
+for kind in ("deepseek", "glm4v_moe_text"):
+    if not get_checkpoint_conversion_mapping(kind):
+        register_checkpoint_conversion_mapping(kind, get_checkpoint_conversion_mapping("qwen2_moe"))

@@ -140,13 +140,17 @@ MODELS.update({
                         use_qk_norm=True, use_qkv_bias=False, head_dim=16, rope_scaling=None, **OLD), "sarvam_moe"),
 })
 MODELS.update({
+    "glm4v_moe": (dict(model_type="glm4v_moe_text", n_routed_experts=6, num_experts_per_tok=2, moe_intermediate_size=16, n_shared_experts=1,
+                       intermediate_size=40, first_k_dense_replace=1, norm_topk_prob=True, n_group=1, topk_group=1, routed_scaling_factor=1.5,
+                       head_dim=16, attention_bias=True, use_qk_norm=False, partial_rotary_factor=0.5, torch_dtype="float32", rope_theta=10000.0,
+                       rope_scaling=dict(type="default", mrope_section=[1, 2, 1])), "glm4v_moe"),
     "deepseek": (dict(model_type="deepseek", n_routed_experts=6, num_experts_per_tok=2, moe_intermediate_size=16, n_shared_experts=2,
                       intermediate_size=40, first_k_dense_replace=1, moe_layer_freq=1, norm_topk_prob=False, scoring_func="softmax",
                       aux_loss_alpha=0.001, seq_aux=True, attention_bias=False, rope_scaling=None, **OLD), "deepseek"),
 })
 # Of classes that are computed as another one is.
 STANDS_FOR = {"bailing_moe": "glm4_moe", "qwen3_vl_moe_text": "qwen3_moe"}
-OWN_CLASSES = {"sarvam_moe": ["SarvamMoEForCausalLM"], "bailing_moe": ["BailingMoeV2ForCausalLM"], "qwen3_vl_moe_text": []}
+OWN_CLASSES = {"glm4v_moe_text": [], "sarvam_moe": ["SarvamMoEForCausalLM"], "bailing_moe": ["BailingMoeV2ForCausalLM"], "qwen3_vl_moe_text": []}
 
 
 def class_config(config_dict):
@@ -282,8 +286,9 @@ def make_model(name, extra, of, report):
         save_file({k: v.contiguous() for k, v in state.items()}, os.path.join(folder, "model.safetensors"), metadata={"format": "pt"})
     else:
         model.save_pretrained(folder)
-        for file in ("config.json", "generation_config.json"):
-            os.remove(os.path.join(folder, file))
+        for file in os.listdir(folder):
+            if file.endswith("config.json"):
+                os.remove(os.path.join(folder, file))
     if config_dict.get("num_nextn_predict_layers"): # tensors of a layer behind the last, as the makers' files have them
         file, behind = os.path.join(folder, "model.safetensors"), f"model.layers.{config.num_hidden_layers}."
         save_file({**load_file(file), f"{behind}eh_proj.weight": torch.ones(8, 16), f"{behind}enorm.weight": torch.ones(8)},
@@ -366,7 +371,7 @@ def gguf_tensors(config, key, value, plain=False):
             stem, kind = rest.rsplit(".", 1)
             if config.model_type in ("mixtral", "granitemoe", "granitemoeshared", "deepseek") and stem in ("self_attn.q_proj", "self_attn.k_proj"):
                 value = permuted(value, config.num_attention_heads if "q_proj" in stem else config.num_key_value_heads)
-            name = "post_attention_norm" if stem == "post_attention_layernorm" and config.model_type in ("gpt_oss", "glm4_moe", "afmoe") and not plain else STEMS[stem]
+            name = "post_attention_norm" if stem == "post_attention_layernorm" and config.model_type in ("gpt_oss", "glm4_moe", "glm4v_moe_text", "afmoe") and not plain else STEMS[stem]
             yield f"blk.{layer}.{name}.{kind}", value[0] if stem == "mlp.shared_expert_gate" else value
     else:
         stem, kind = key.rsplit(".", 1)
@@ -378,7 +383,7 @@ GGUF = {"mixtral": "llama", "qwen3_moe": "qwen3moe", "qwen2_moe": "qwen2moe", "o
         "gpt_oss": "gpt-oss", "glm4_moe": "glm4moe", "ernie4_5_moe": "ernie4_5-moe", "llama4-usual": "llama4",
         "minimax_m2": "minimax-m2", "dots1": "dots1", "hunyuan_v1_moe": "hunyuan-moe", "hy_v3": "hy_v3", "exaone_moe": "exaone-moe",
         "mellum": "mellum", "afmoe": "afmoe", "qwen3_vl_moe": "qwen3vlmoe", "bailing_moe": "bailingmoe2",
-        "deepseek": "deepseek"}
+        "deepseek": "deepseek", "glm4v_moe": "glm4moe"}
 
 
 OLDER = ("mixtral", "qwen3_moe", "qwen2_moe", "olmoe", "granitemoe", "granitemoeshared", "gpt_oss", "glm4_moe", "ernie4_5_moe",
@@ -425,6 +430,10 @@ def add_recent(writer, name, config):
         add_sigmoid(writer, config, config.route_scale, config.num_dense_layers, config.num_shared_experts)
     elif name == "mellum":
         writer.add_rope_freq_base_swa(config.rope_parameters[SLIDING]["rope_theta"])
+    elif name == "glm4v_moe":
+        add_sigmoid(writer, config, config.routed_scaling_factor, config.first_k_dense_replace, config.n_shared_experts)
+        writer.add_rope_dimension_count(8)
+        writer.add_rope_dimension_sections([1, 2, 1, 0])
     elif name == "deepseek":
         writer.add_rope_dimension_count(config.hidden_size // config.num_attention_heads)
         writer.add_rope_scaling_type(gguf.RopeScalingType.NONE)

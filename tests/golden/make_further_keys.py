@@ -16,7 +16,7 @@ from transformers import AutoConfig
 import further_classes # noqa: F401: it tells transformers of classes that it does not have
 import make_keys
 from make_keys import EVERY, GONE, HERE, OUT, ROTARY
-from make_recent_keys import ROPES
+from make_recent_keys import ROPES, ROUTER
 
 # What classes with GPT-2's names make of theirs and of those that others have.
 GPT = [(dict(n_inner=160), True), (dict(n_inner=GONE), True), (dict(n_inner=80), False), (dict(intermediate_size=80), None), (dict(n_embd=20), False),
@@ -111,6 +111,11 @@ OWN["dense/glm4v"] = [
     (dict(rope_scaling=dict(type="default", mrope_section=[2, 1, 1])), True), (dict(rope_scaling=dict(rope_type="default", mrope_section=[1, 2, 1])), True),
     (dict(attention_bias=False), None), (dict(head_dim=16), True), (dict(head_dim=8), None), (dict(rms_norm_eps=0.3), True), (dict(hidden_act="gelu"), True),
     (dict(num_key_value_heads=4), False), (dict(rope_theta=300.0), True), (dict(rope_theta=GONE), None)]
+OWN["experts/glm4v_moe"] = ROUTER + [
+    (dict(partial_rotary_factor=1.0, rope_scaling=dict(type="default", mrope_section=[2, 3, 3])), True), (dict(partial_rotary_factor=GONE), True),
+    (dict(rope_scaling=dict(rope_type="default", mrope_section=[1, 2, 1])), True), (dict(rope_scaling=dict(mrope_section=[1, 2])), None),
+    (dict(attention_bias=False), None), (dict(attention_bias=GONE), True), (dict(use_qk_norm=True), None), (dict(num_nextn_predict_layers=1), True),
+    (dict(head_dim=GONE), None), (dict(first_k_dense_replace=2), None), (dict(num_key_value_heads=4), False)]
 OWN["experts/olmoe"] = [(dict(clip_qkv=0), None), (dict(clip_qkv=0.0), None), (dict(clip_qkv=0.3), None), (dict(clip_qkv=None), True)]
 
 
@@ -129,8 +134,8 @@ def defaults():
         if kind in ("deepseek", "orion", "mimo"): # of no class of transformers'
             continue
         config = json.loads(AutoConfig.for_model(kind).to_json_string(use_diff=False))
-        if kind == "glm4v_text": # whose class cannot run what it writes
-            config["rope_parameters"]["partial_rotary_factor"] = 0.5
+        if kind in ("glm4v_text", "glm4v_moe_text"): # whose classes cannot run what they write
+            config["rope_parameters"]["partial_rotary_factor"], config["head_dim"] = 0.5, 128
         yield config
 
 
