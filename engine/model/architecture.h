@@ -284,6 +284,7 @@ typedef struct Architecture {
     bool temperature; // queries are sharper far into a text: llama_4_scaling_beta beside the rope's numbers
     bool temperature_unturned; // the same of layers that turn nothing, by attn_scale and floor_scale
     int normed_vocab;    // a vocabulary of this size: every row of the head's matrix is divided by its length
+    bool normed_columns; // norm_head says whether its columns are
     bool fixed_act;      // the class has one activation, and no key for it
     bool head_dim_told;  // a head_dim of null is none, as the class has no such key of its own
     bool fixed_eps;      // the same of the norm's epsilon

@@ -142,6 +142,8 @@ Status model_turn_layer(Model *model, int index, Error *error);
 // Divides every row of the output matrix by its length, in memory of the model's and in the file's type, as the model's
 // own code does when it first writes.
 Status model_norm_head(Model *model, Error *error);
+// Likewise every column, as all of the last norm's weights, which is the same.
+Status model_norm_columns(Model *model, const ParamSource *source, Error *error);
 // A layer's numbers of xIELU, of a shape with it.
 Status model_take_xielu(Model *model, const ParamSource *source, int layer, Error *error);
 // The learned attention sinks of a layer, where the architecture has them.

@@ -379,6 +379,8 @@ Status model_read_weights(Model *model, const ParamSource *source, Error *error)
     model_set_unit_norms(model, source);
     if (!status && source->config && source->architecture->normed_vocab == model->shape.vocab_size)
         status = model_norm_head(model, error);
+    if (!status && source->config && source->architecture->normed_columns)
+        status = model_norm_columns(model, source, error);
     model->n_active_parameters = model->n_parameters - model_idle_parameters(model);
     if (!status && head->positions.data)
         model_take_first(&head->positions, source->architecture->position_offset);

@@ -35,6 +35,8 @@ static void greedy_text(void **state) {
         {"qwen2_moe", "qwen2_moe"},
         {"olmoe", "olmoe"},
         {"deepseek", "deepseek"},
+        {"ling1", "ling1"},
+        {"ling1.gguf", "ling1"},
         {"glm4v_moe", "glm4v_moe"},
         {"glm4v_moe.gguf", "glm4v_moe"},
         {"deepseek.gguf", "deepseek"},
