@@ -12,8 +12,9 @@ NAME.gguf has the same weights under the names and in the order of llama.cpp's c
 
 MiniCPM has no class in transformers: its logits are Granite's, whose formula with other names it has (embeddings times
 scale_emb, what layers add times scale_depth over the root of their number, logits over hidden size / dim_model_base).
-Those of Baichuan, ChatGLM and Qwen 1 are LLaMA's, GLM's and Qwen2's with weights in their files' names and order (q, k and
+Those of Baichuan, XVERSE, ChatGLM and Qwen 1 are LLaMA's, GLM's and Qwen2's with weights in their files' names and order (q, k and
 v in one); Baichuan 13B's LLaMA turns nothing and has ALiBi's distances in its mask.
+Orion, MiMo and the text of GLM-4.1V are made of transformers' parts in further_classes.py.
 usage: make_dense.py [NAME …]  (needs numpy, torch, transformers, safetensors, gguf; all of them: writes PROVENANCE.txt)
 """
 import json
@@ -828,7 +829,8 @@ def make_corpus():
     """Seeds for the fuzzer of config.json, one of them of a model that does more than write text."""
     corpus = os.path.join(os.path.dirname(OUT), "..", "fuzz", "corpus", "fuzz_config_json")
     for name in ("gemma2", "gemma3", "gemma3-nested", "smollm3", "granite", "minicpm", "olmo3", "cohere2", "falcon-40b",
-                 "baichuan-13b", "chatglm", "qwen", "gemma4", "gemma4-e", "falcon-rw", "gemma4-moe", "apertus"):
+                 "baichuan-13b", "chatglm", "qwen", "gemma4", "gemma4-e", "falcon-rw", "gemma4-moe", "apertus", "gpt2", "gpt_bigcode-heads", "gpt_neo", "olmo", "nanochat",
+                 "glm4v"):
         shutil.copyfile(os.path.join(OUT, name, "config.json"), os.path.join(corpus, name))
     make_small_gguf(os.path.join(corpus, "..", "fuzz_gguf", "gemma4.gguf"))
     with open(os.path.join(OUT, "gemma3", "config.json")) as f:

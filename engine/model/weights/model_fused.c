@@ -85,7 +85,7 @@ void model_split_gate_up(LayerWeights *layer, int64_t n) {
     layer->w_gate = model_take_first(&layer->w_up, n), layer->b_gate = model_take_first(&layer->b_up, n);
 }
 
-// ---- a head of rows of length 1 ---------------------------------------------------------------------------
+// ---- a head of rows, or columns, of length 1 -----------------------------------------------------------
 
 Status model_norm_head(Model *model, Error *error) {
     Matrix *output = &model->head.output;
