@@ -201,7 +201,7 @@ static void each_key_of_recent_ones_counts_or_is_refused(void **state) {
 
 static void each_key_of_further_ones_counts_or_is_refused(void **state) {
     (void)state;
-    check_keys("further_keys", 100);
+    check_keys("further_keys", 1000);
 }
 
 // What the configuration classes write, in either style.
@@ -232,7 +232,7 @@ static void default_configs_are_read(void **state) {
     check_defaults("delta_default", 6);
     check_defaults("state_space_default", 6);
     check_defaults("recent_default", 20);
-    check_defaults("further_default", 1);
+    check_defaults("further_default", 9);
 }
 
 // ---- tensors -----------------------------------------------------------------------------------------------
