@@ -11,6 +11,7 @@ typedef enum WindowRule {
     WINDOW_UPPER_LAYERS, // only with use_sliding_window; those of layer_types, else from max_window_layers on
     WINDOW_PERIODIC,     // those of layer_types, else all but every period-th
     WINDOW_LISTED,       // those of layer_types, else none
+    WINDOW_LOCAL,        // those that attention_types calls "local"
     WINDOW_CHUNKS, // none slides: layers see chunks of attention_chunk_size; those of layer_types, else those that turn
 } WindowRule;
 
@@ -210,7 +211,8 @@ typedef struct Architecture {
         double value;
     } when[2];
     const char *with_key, *without_key, *when_tensor;
-    int64_t when_layers; // the number of layers in GGUF, where nothing else tells; 0: any
+    const char *with_meta; // the same of a key of GGUF, without the architecture before it
+    int64_t when_layers;   // the number of layers in GGUF, where nothing else tells; 0: any
     // Of transformers without its end, where it does not follow from the name; other classes as a whole: is_class_of().
     const char *class_name, *other_classes[2];
     const char *gguf; // general.architecture of GGUF; NULL: palaver reads it from Hugging Face folders only
@@ -237,6 +239,7 @@ typedef struct Architecture {
     // A Hugging Face file's MODULE_QKV: q, k, v of head 0, of head 1, …; the queries that share a key, and key and value,
     // again and again; else all q, all k, all v.
     bool qkv_by_head, qkv_by_group;
+    bool transposed; // a Hugging Face file's matrices of layers are [in, out]
 
     unsigned biases; // BIAS_…
     // Those that config.json decides: BIAS_QKV (and O) by attention_bias, BIAS_FFN by mlp_bias.
@@ -275,11 +278,13 @@ typedef struct Architecture {
     bool ffn_halved;   // files tell the feed-forward part's two sizes together
     bool gguf_gate_apart; // GGUF files have the two of MODULE_GATE_UP one by one
     bool rope_ratio;      // rope_ratio multiplies the base
+    bool turns_back;      // pairs turn by the negative of an angle
     bool norms_turned;    // norms of queries and keys come after RoPE
     bool rope_alpha;      // "dynamic" with an alpha: a base that is multiplied once and for all
     bool temperature; // queries are sharper far into a text: llama_4_scaling_beta beside the rope's numbers
     bool temperature_unturned; // the same of layers that turn nothing, by attn_scale and floor_scale
     int normed_vocab;    // a vocabulary of this size: every row of the head's matrix is divided by its length
+    bool normed_columns; // norm_head says whether its columns are
     bool fixed_act;      // the class has one activation, and no key for it
     bool head_dim_told;  // a head_dim of null is none, as the class has no such key of its own
     bool fixed_eps;      // the same of the norm's epsilon
@@ -299,6 +304,7 @@ typedef struct Architecture {
     const char *xielu;
     const char *x_scale; // name of a number of each layer that multiplies x at its end; NULL: there is none
     UnitNorms unit_norms;
+    bool plain_norms;         // those of layers and the last have no weights
     bool embedding_unit_norm; // embeddings are divided by their root mean square
     bool last_norm_whole;     // offset_norms is not of the last one
     double post_norm_eps;     // of norms behind parts (post_norm_eps); 0: that of all
@@ -322,8 +328,9 @@ typedef struct Architecture {
     int unasked_window_layers;
     RopeRule rope_rule;
     SectionRule sections;
-    bool rotary_dim_key; // files may say the part that turns in elements (rotary_dim)
-    bool unscaled_whole; // without a scheme whole heads turn, whatever part is said
+    int default_sections; // pairs of SECTIONS_IN_BLOCKS together, where config.json has no mrope_section
+    bool rotary_dim_key;  // files may say the part that turns in elements (rotary_dim)
+    bool unscaled_whole;  // without a scheme whole heads turn, whatever part is said
     bool
         ropes_of_kinds; // its class means ropes of two kinds of layers without rope_parameters, whatever stands outside
     double default_base, default_window_base; // of the rope, and of ROPE_BY_WINDOW; 0: 10000, and the same
@@ -349,7 +356,10 @@ typedef struct Architecture {
     double default_llama3;
     int64_t default_original; // of either
     bool gguf_yarn_whole;     // of a GGUF file YaRN's borders are not rounded, as config.json's truncate says
-    LatentSizes latent;
+    // GGUF files leave unsaid the scales, which are the defaults, and from which context on LongRoPE's longer factors hold, which
+    // is all of it.
+    bool gguf_silent;
+    LatentSizes latent;  // value_dim 0: hidden size / heads
     bool interleave_key; // rope_interleave means something
     ExpertRules experts;
     int ffn_ratio; // intermediate size to hidden size where files need not say; 0: they do

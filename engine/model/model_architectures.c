@@ -61,6 +61,7 @@ const char *const GGUF_MODULES[N_MODULES] = {
     [MODULE_TOKEN_PROJECTION] = "per_layer_model_proj",
     [MODULE_TOKEN_HEAD_NORM] = "per_layer_proj_norm",
     [MODULE_EMBEDDING] = "token_embd",
+    [MODULE_POSITIONS] = "position_embd",
     [MODULE_EMBEDDING_NORM] = "token_embd_norm",
     [MODULE_NORM] = "output_norm",
     [MODULE_OUTPUT] = "output",
@@ -130,6 +131,8 @@ static bool is_meant(const ParamSource *source, const Architecture *a) {
         if (a->when_layers > 0 &&
             (!layers || layers->type != META_INTEGER || layers->integer != a->when_layers))
             return false;
+        snprintf(key, sizeof key, "%s.%s", a->gguf, a->with_meta ? a->with_meta : "");
+        if (a->with_meta && !checkpoint_meta(source->checkpoint, key)) return false;
         return !a->when_tensor || checkpoint_find(source->checkpoint, a->when_tensor);
     }
     if (a->without_key && json_object_get(source->config, a->without_key)) return false;

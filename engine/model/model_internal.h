@@ -108,9 +108,10 @@ const char *model_parts_key(const ParamSource *source);
 void model_take_parts(const ParamSource *source); // which are then no longer unread
 // heads [n_layers]: which recur, and which part each lacks.
 Status model_read_parts(const Model *model, const ParamSource *source, LayerHeads *heads, Error *error);
-// Norms of heads that are apart, and of embeddings: model->unit_norm, after the experts; and those of a layer.
+// Norms of heads that are apart, and norms without weights: model->unit_norm, after the experts; those of the model, and of a
+// layer.
 Status model_read_unit_norm(Model *model, const ParamSource *source, Error *error);
-void model_set_embedding_norm(Model *model, const ParamSource *source);
+void model_set_unit_norms(Model *model, const ParamSource *source);
 Status model_take_head_norms(Model *model, const ParamSource *source, int layer, Error *error);
 // The tensor of a layer whose name is `stem` and `end`, in a Hugging Face folder under any of the names that a whole
 // model, one saved without its head, and a part of a larger one have; NULL: there is none.
@@ -135,9 +136,14 @@ Status model_split_qkv(Model *model, const ParamSource *source, int index, int64
 Status model_split_gates(Model *model, int layer, Error *error);
 // Likewise w_gate and b_gate, whose first n rows are the gate's.
 void model_split_gate_up(LayerWeights *layer, int64_t n);
+// A layer's matrices of attention and of its feed-forward part, which were taken as [in, out], into [out, in]; in memory of the
+// model's.
+Status model_turn_layer(Model *model, int index, Error *error);
 // Divides every row of the output matrix by its length, in memory of the model's and in the file's type, as the model's
 // own code does when it first writes.
 Status model_norm_head(Model *model, Error *error);
+// Likewise every column, as all of the last norm's weights, which is the same.
+Status model_norm_columns(Model *model, const ParamSource *source, Error *error);
 // A layer's numbers of xIELU, of a shape with it.
 Status model_take_xielu(Model *model, const ParamSource *source, int layer, Error *error);
 // The learned attention sinks of a layer, where the architecture has them.

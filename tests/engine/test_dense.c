@@ -83,6 +83,16 @@ BOTH(gemma4_moe, "gemma4-moe")
 BOTH(stablelm_12b, "stablelm-12b")
 BOTH(apertus, "apertus")
 FOLDER(apertus_biased, "apertus-biased")
+BOTH(gpt2, "gpt2")
+BOTH(gpt_bigcode, "gpt_bigcode")
+FOLDER(gpt_bigcode_heads, "gpt_bigcode-heads")
+BOTH(olmo, "olmo")
+FOLDER(nanochat, "nanochat")
+FOLDER(gpt_neo, "gpt_neo")
+BOTH(xverse, "xverse")
+BOTH(orion, "orion")
+FOLDER(mimo, "mimo")
+BOTH(glm4v, "glm4v")
 
 #define TESTS_OF_BOTH(NAME) cmocka_unit_test(NAME), cmocka_unit_test(NAME##_gguf)
 int main(int argc, char **argv) {
@@ -127,6 +137,16 @@ int main(int argc, char **argv) {
         TESTS_OF_BOTH(stablelm_12b),
         TESTS_OF_BOTH(apertus),
         cmocka_unit_test(apertus_biased),
+        TESTS_OF_BOTH(gpt2),
+        TESTS_OF_BOTH(gpt_bigcode),
+        cmocka_unit_test(gpt_bigcode_heads),
+        TESTS_OF_BOTH(olmo),
+        cmocka_unit_test(nanochat),
+        cmocka_unit_test(gpt_neo),
+        TESTS_OF_BOTH(xverse),
+        TESTS_OF_BOTH(orion),
+        cmocka_unit_test(mimo),
+        TESTS_OF_BOTH(glm4v),
         cmocka_unit_test(some_cannot_be_shifted),
         cmocka_unit_test(heads_of_two_sizes_in_fewer_bits),
     };

@@ -26,8 +26,9 @@ static void check(const Model *model) {
     if (shape->rope.rotary_dim > decoder_most_head_dim(shape) || shape->rope.rotary_dim % 2 != 0) abort();
     if (shape->rope.other_rotary_dim < 0 || shape->rope.other_rotary_dim > shape->rope.rotary_dim) abort();
     if (shape->n_positions < 0 || shape->n_positions > model->context_length) abort();
+    const double way = strcmp(model->architecture, "nanochat") == 0 ? -1 : 1; // in which pairs turn
     for (int i = 0; i < shape->rope.n_sets * (shape->rope.rotary_dim / 2); i++) {
-        if (!isfinite(model->inv_freq[i]) || model->inv_freq[i] < 0) abort();
+        if (!isfinite(model->inv_freq[i]) || way * model->inv_freq[i] < 0) abort();
     }
     if (!(shape->rope.magnitude > 0) || !isfinite(shape->rope.magnitude)) abort();
     for (int i = 0; i < shape->n_layers; i++) {

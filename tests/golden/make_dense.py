@@ -12,8 +12,9 @@ NAME.gguf has the same weights under the names and in the order of llama.cpp's c
 
 MiniCPM has no class in transformers: its logits are Granite's, whose formula with other names it has (embeddings times
 scale_emb, what layers add times scale_depth over the root of their number, logits over hidden size / dim_model_base).
-Those of Baichuan, ChatGLM and Qwen 1 are LLaMA's, GLM's and Qwen2's with weights in their files' names and order (q, k and
+Those of Baichuan, XVERSE, ChatGLM and Qwen 1 are LLaMA's, GLM's and Qwen2's with weights in their files' names and order (q, k and
 v in one); Baichuan 13B's LLaMA turns nothing and has ALiBi's distances in its mask.
+Orion, MiMo and the text of GLM-4.1V are made of transformers' parts in further_classes.py.
 usage: make_dense.py [NAME …]  (needs numpy, torch, transformers, safetensors, gguf; all of them: writes PROVENANCE.txt)
 """
 import json
@@ -32,6 +33,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from transformers.modeling_outputs import CausalLMOutputWithPast
 from transformers.models.muse_glimmer.modeling_muse_glimmer import MuseGlimmerPreTrainedModel, MuseGlimmerTextModel
 
+import further_classes # noqa: F401: it tells transformers of classes that it does not have
 from make_architectures import alibi_slopes
 from make_models import N_TOKENS, SEED, finish, gguf_version, rng_of
 from make_models import logits_of as rope_logits
@@ -234,8 +236,34 @@ MODELS.update({
                         attention_bias=False, mlp_bias=False, clip_qkv=None, use_sliding_window=False, sliding_window=None,
                         tie_word_embeddings=False),
 })
+NAMELESS = dict.fromkeys(BASE, None) | dict(vocab_size=56, bos_token_id=1, eos_token_id=2) # of classes with names of their own for sizes
+GPT = dict(NAMELESS, n_embd=40, n_layer=2, n_head=4, n_positions=256, activation_function="gelu_new", layer_norm_epsilon=1e-5)
+MODELS.update({
+    # Its files are saved without the head.
+    "gpt2": dict(GPT, model_type="gpt2", n_inner=None, n_ctx=256, scale_attn_weights=True),
+    "gpt_bigcode": dict(GPT, model_type="gpt_bigcode", n_inner=160, activation_function="gelu_pytorch_tanh", multi_query=True, pad_key_length=True,
+                        attention_softmax_in_fp32=True, scale_attention_softmax_in_fp32=True, inference_runner=0, scale_attn_weights=True),
+    "gpt_bigcode-heads": dict(GPT, model_type="gpt_bigcode", n_inner=56, activation_function="gelu", multi_query=False),
+    # Norms without weights.
+    "olmo": dict(model_type="olmo", hidden_act="silu", rope_theta=20000.0, rope_scaling=None, attention_bias=False, clip_qkv=None,
+                 tie_word_embeddings=False),
+    # Windows in every second layer; scores that are not scaled.
+    "gpt_neo": dict(NAMELESS, model_type="gpt_neo", hidden_size=40, num_layers=4, num_heads=4, intermediate_size=None, max_position_embeddings=256,
+                    window_size=7, attention_types=[[["global", "local"], 2]], attention_layers=["global", "local"] * 2,
+                    activation_function="gelu_new", layer_norm_epsilon=1e-5, embed_dropout=0, resid_dropout=0),
+    "xverse": dict(model_type="xverse", hidden_act="silu", rms_norm_eps=1e-6, max_tokenizer_truncation=200, rope_theta=20000.0,
+                   tie_word_embeddings=False),
+    "orion": dict(model_type="orion", hidden_act="silu", rms_norm_eps=1e-5, max_sequence_length=256, rope_theta=10000.0, rope_scaling=None,
+                  attention_bias=False, tie_word_embeddings=False),
+    "mimo": dict(model_type="mimo", hidden_act="silu", rms_norm_eps=1e-5, head_dim=16, rope_theta=20000.0, attention_bias=True,
+                 num_nextn_predict_layers=1, use_sliding_window=False, sliding_window=32, max_window_layers=2, tie_word_embeddings=False),
+    "glm4v": dict(model_type="glm4v_text", hidden_size=64, hidden_act="silu", rms_norm_eps=1e-5, rope_theta=10000.0, partial_rotary_factor=0.5,
+                  attention_bias=True, rope_scaling=dict(type="default", mrope_section=[1, 2, 1]), tie_word_embeddings=False),
+    "nanochat": dict(model_type="nanochat", hidden_act="relu2", rms_norm_eps=1e-6, final_logit_softcapping=6.0, attention_bias=False,
+                     rope_parameters=dict(rope_type="default", rope_theta=20000.0), tie_word_embeddings=False),
+})
 CLASS_OF = {"minicpm": "granite", "baichuan": "llama", "baichuan-13b": "llama", "chatglm": "glm", "qwen": "qwen2", "internlm2": "llama",
-            "exaone": "llama", "qwen2_vl": "qwen2", "qwen2_vl_text": "qwen2", "qwen3_vl": "qwen3", "qwen3_vl_text": "qwen3"}
+            "exaone": "llama", "xverse": "llama", "qwen2_vl": "qwen2", "qwen2_vl_text": "qwen2", "qwen3_vl": "qwen3", "qwen3_vl_text": "qwen3"}
 
 
 def class_config(config_dict):
@@ -259,9 +287,13 @@ def class_config(config_dict):
         values.pop("rope_scaling")
     if kind == "internlm2":
         values.pop("bias")
+    if kind == "xverse":
+        values.pop("max_tokenizer_truncation")
     if kind == "exaone":
         values.update(num_hidden_layers=values.pop("num_layers"), hidden_act=values.pop("activation_function"),
                       rms_norm_eps=values.pop("layer_norm_epsilon"))
+    if kind in GPTS:
+        values = {key: value for key, value in values.items() if value is not None}
     values = json.loads(json.dumps(values))
     if "per_layer_config" in values:
         values["per_layer_config"] = {int(key): value for key, value in values["per_layer_config"].items()}
@@ -292,7 +324,8 @@ def is_offset(config, key=""):
     return config.model_type in ("gemma", "gemma2", "gemma3_text", "nemotron", "vaultgemma", "muse_glimmer_text") and not whole
 
 
-OWN_CLASSES = {"minicpm": "MiniCPMForCausalLM", "baichuan": "BaichuanForCausalLM", "chatglm": "ChatGLMModel",
+GPTS = ("gpt2", "gpt_bigcode", "gpt_neo")
+OWN_CLASSES = {"xverse": "XverseForCausalLM", "minicpm": "MiniCPMForCausalLM", "baichuan": "BaichuanForCausalLM", "chatglm": "ChatGLMModel",
                "qwen": "QWenLMHeadModel", "internlm2": "InternLM2ForCausalLM", "exaone": "ExaoneForCausalLM"}
 
 
@@ -316,6 +349,8 @@ def random_weights(model, name, dtype):
             value /= math.sqrt(shape[2])
         elif "norm" in key or "ln_" in key:
             value = (0 if is_offset(model.config, key) else 1) + 0.3 * value
+        elif model.config.model_type in GPTS: # of which Conv1D's matrices are [in, out]
+            value *= 1 if ".wte." in key else 0.7 if ".wpe." in key else (2 if "c_attn" in key else 1.4 if "q_proj" in key else 1) / math.sqrt(shape[model.config.model_type != "gpt2"])
         elif "embed" in key:
             value *= 0.5 if model.config.model_type.startswith(("gemma", "granite", "vaultgemma")) else 1
             if key == "model.embed_tokens_per_layer.weight":
@@ -324,7 +359,7 @@ def random_weights(model, name, dtype):
             value *= (2 if any(part in key for part in ("q_proj", "k_proj", "query_key_value")) else 1) / math.sqrt(shape[1])
         state[key] = torch.from_numpy(np.asarray(value, np.float32)).to(dtype).contiguous()
     if model.config.tie_word_embeddings:
-        state["lm_head.weight"] = next(state[key] for key in ("model.embed_tokens.weight", "transformer.word_embeddings.weight", "backbone.embeddings.weight")
+        state["lm_head.weight"] = next(state[key] for key in ("model.embed_tokens.weight", "transformer.word_embeddings.weight", "transformer.wte.weight", "backbone.embeddings.weight")
                                        if key in state)
     return state
 
@@ -454,8 +489,12 @@ def make_model(name, report, index):
     saved = in_own_names(state, config, config_dict["model_type"])
     if config.tie_word_embeddings:
         saved = {key: value for key, value in saved.items() if key != "lm_head.weight"}
+    if name == "mimo":
+        saved.update({"model.mtp_layers.0.input_proj.weight": torch.ones(8, 16), "model.mtp_layers.0.token_layernorm.weight": torch.ones(8)})
+    if name == "gpt2":
+        saved = {key.removeprefix("transformer."): value for key, value in saved.items()}
     save_file(saved, os.path.join(folder, "model.safetensors"), metadata={"format": "pt"})
-    classes = [] if name in CLASS_OF or isinstance(model, MuseGlimmerText) else [type(model).__name__]
+    classes = [] if name in CLASS_OF or isinstance(model, (MuseGlimmerText, *(text for _, text in further_classes.TEXTS))) else [type(model).__name__]
     config_dict["dtype" if "rope_parameters" in config_dict else "torch_dtype"] = str(dtype).removeprefix("torch.")
     with open(os.path.join(folder, "config.json"), "w") as f:
         json.dump({"architectures": classes or [own for own in [OWN_CLASSES.get(config_dict["model_type"])] if own],
@@ -463,7 +502,7 @@ def make_model(name, report, index):
     ids = [1] + rng_of(name, "prompt").integers(4, config.vocab_size, N_TOKENS - 1).tolist()
     near, first = list(range(N_TOKENS)), N_TOKENS // 2
     cases = [("prompt", near, 0)]
-    if not (getattr(config, "sliding_window", None) and SLIDING in (getattr(config, "layer_types", None) or [SLIDING])):
+    if not (getattr(config, "sliding_window", None) and SLIDING in (getattr(config, "layer_types", None) or [SLIDING])) and not hasattr(config, "window_size"):
         cases.append(("gap", near[:first] + [GAP + p for p in near[first:]], first))
     described = []
     for case, where, begin in cases:
@@ -486,7 +525,7 @@ def make_model(name, report, index):
 
 # ---- GGUF --------------------------------------------------------------------------------------------------------
 
-ARCHES = {"gemma4_unified_text": "gemma4", "qwen2_vl_text": "qwen2vl", "qwen3_vl_text": "qwen3vl", "gemma3_text": "gemma3", "olmo3": "olmo2", "cohere": "command-r", "phi": "phi2", "glm": "chatglm",
+ARCHES = {"glm4v_text": "glm4", "gpt_bigcode": "starcoder", "gemma4_unified_text": "gemma4", "qwen2_vl_text": "qwen2vl", "qwen3_vl_text": "qwen3vl", "gemma3_text": "gemma3", "olmo3": "olmo2", "cohere": "command-r", "phi": "phi2", "glm": "chatglm",
           "hunyuan_v1_dense": "hunyuan-dense", "gemma4_text": "gemma4", "ministral3": "mistral3", "muse_glimmer_text": "muse-glimmer"}
 MODULES = {"input_layernorm": "attn_norm", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k",
            "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output", "self_attn.dense": "attn_output",
@@ -506,10 +545,14 @@ GEMMA4_WHOLE = {"router.scale": "ffn_gate_inp.scale", "router.per_expert_scale":
 GEMMA4_HEAD = {"model.embed_tokens_per_layer": "per_layer_token_embd", "model.per_layer_model_projection": "per_layer_model_proj",
                "model.per_layer_projection_norm": "per_layer_proj_norm"}
 BEHIND = ("gemma4_text", "gemma4_unified_text", "gemma2", "gemma3_text", "olmo2", "olmo3", "exaone4", "seed_oss", "muse_glimmer_text") # whose post_attention_layernorm is just that
-PERMUTED = ("smollm3", "granite", "granite_swa", "minicpm", "baichuan", "arcee", "internlm2", "ministral3")
+PERMUTED = ("smollm3", "granite", "granite_swa", "minicpm", "baichuan", "arcee", "internlm2", "ministral3", "olmo", "xverse")
 FALCON = {"self_attention.query_key_value": "attn_qkv", "self_attention.dense": "attn_output", "ln_attn": "attn_norm_2",
           "ln_mlp": "attn_norm", "input_layernorm": "attn_norm", "mlp.dense_h_to_4h": "ffn_up", "mlp.dense_4h_to_h": "ffn_down",
           "transformer.word_embeddings": "token_embd", "transformer.ln_f": "output_norm", "lm_head": "output"}
+
+
+GPT_NAMES = {"ln_1": "attn_norm", "attn.c_attn": "attn_qkv", "attn.c_proj": "attn_output", "ln_2": "ffn_norm", "mlp.c_fc": "ffn_up",
+             "mlp.c_proj": "ffn_down", "transformer.wte": "token_embd", "transformer.wpe": "position_embd", "transformer.ln_f": "output_norm"}
 
 
 def qkv_by_part(value, config):
@@ -523,6 +566,14 @@ def permuted(value, n_heads):
     """Rows (i, i + d/2) of each head become neighbours, as the converter does for LLaMA."""
     rows = value.reshape(n_heads, 2, value.shape[0] // n_heads // 2, *value.shape[1:])
     return rows.swapaxes(1, 2).reshape(value.shape)
+
+
+def in_halves(value, config):
+    """Of the part of each head that turns, the first of every pair before all second ones."""
+    head = config.hidden_size // config.num_attention_heads
+    heads = value.reshape(-1, head, *value.shape[1:])
+    turned = int(head * config.rope_parameters["partial_rotary_factor"])
+    return np.concatenate([heads[:, :turned:2], heads[:, 1:turned:2], heads[:, turned:]], axis=1).reshape(value.shape)
 
 
 def gguf_name(kind, key):
@@ -540,6 +591,9 @@ def gguf_name(kind, key):
     if kind == "falcon":
         layer, _, rest = stem.removeprefix("transformer.h.").partition(".")
         return f"blk.{layer}.{FALCON[rest]}.{what}" if "transformer.h." in stem else f"{FALCON[stem]}.{what}"
+    if kind in GPTS:
+        layer, _, rest = stem.removeprefix("transformer.h.").partition(".")
+        return f"blk.{layer}.{GPT_NAMES[rest]}.{what}" if "transformer.h." in stem else f"{GPT_NAMES[stem]}.{what}"
     if kind == "qwen" and "qkv" in key:
         return f"blk.{stem.split('.')[2]}.attn_qkv.{what}"
     if not key.startswith("model.layers."):
@@ -567,6 +621,11 @@ def add_numbers(writer, kind, config):
     for name in ("layer_norm_eps", "norm_eps", "norm_epsilon", "layer_norm_epsilon"):
         if hasattr(config, name):
             writer.add_layer_norm_eps(getattr(config, name))
+    if kind == "olmo":
+        writer.add_layer_norm_eps(1e-5)
+    if kind == "orion": # nothing of its rope
+        writer.add_layer_norm_eps(config.rms_norm_eps)
+        return
     if hasattr(config, "rms_norm_eps"):
         writer.add_layer_norm_rms_eps(config.rms_norm_eps)
     rope = config.rope_parameters
@@ -602,6 +661,17 @@ def add_numbers(writer, kind, config):
         writer.add_parallel_residual(config.use_parallel_residual)
     if kind.startswith("cohere"):
         writer.add_logit_scale(config.logit_scale)
+
+
+def add_gpt(writer, config):
+    writer.add_context_length(config.n_positions)
+    writer.add_embedding_length(config.n_embd)
+    writer.add_feed_forward_length(4 * config.n_embd)
+    writer.add_block_count(config.n_layer)
+    writer.add_head_count(config.n_head)
+    if config.model_type == "gpt_bigcode":
+        writer.add_head_count_kv(1)
+    writer.add_layer_norm_eps(config.layer_norm_epsilon)
 
 
 def add_gemma4(writer, config_dict):
@@ -646,7 +716,8 @@ def add_gemma4(writer, config_dict):
 GGUF_OF = ("gemma2", "gemma3", "smollm3", "granite", "minicpm", "seed_oss", "glm", "glm4", "olmo3", "exaone4", "cohere2",
            "nemotron", "falcon-40b", "baichuan", "qwen", "hunyuan", "gemma", "ernie4_5", "olmo2", "phi", "falcon-7b",
            "stablelm", "cohere-plus", "stablelm-12b", "gemma4", "gemma4-e", "gemma4-moe", "apertus", "gemma4-unified", "gemma4-wide", "qwen2_vl",
-           "qwen3_vl", "arcee", "jais2", "granite_swa", "internlm2", "exaone", "ministral3", "muse_glimmer")
+           "qwen3_vl", "arcee", "jais2", "granite_swa", "internlm2", "exaone", "ministral3", "muse_glimmer", "gpt2", "gpt_bigcode", "olmo", "xverse", "orion",
+           "glm4v")
 
 
 def add_apertus(writer, config, state):
@@ -683,6 +754,8 @@ def make_gguf(name, config, config_dict, state):
     writer.add_name(f"palaver golden {name}")
     if kind.startswith("gemma4"):
         add_gemma4(writer, config_dict)
+    elif kind in GPTS:
+        add_gpt(writer, config)
     else:
         add_numbers(writer, kind, config)
     if kind == "qwen":
@@ -701,7 +774,7 @@ def make_gguf(name, config, config_dict, state):
         for layer in range(config.num_hidden_layers):
             writer.add_tensor(f"blk.{layer}.attn_q_norm.weight", np.full(config.head_dim, config.qk_scale_factor, np.float32))
             writer.add_tensor(f"blk.{layer}.attn_k_norm.weight", np.ones(config.head_dim, np.float32))
-    if kind.endswith("_vl_text"):
+    if kind.endswith(("_vl_text", "4v_text")):
         writer.add_rope_dimension_sections(config_dict["rope_scaling"]["mrope_section"] + [0])
     if kind == "qwen3_vl_text":
         writer.add_num_deepstack_layers(3)
@@ -724,6 +797,10 @@ def make_gguf(name, config, config_dict, state):
             value = value + 1
         if kind in PERMUTED and ("q_proj" in key or "k_proj" in key):
             value = permuted(value, config.num_attention_heads if "q_proj" in key else config.num_key_value_heads)
+        if kind == "glm4v_text" and ("q_proj" in key or "k_proj" in key):
+            value = in_halves(value, config)
+        if kind == "gpt2" and ".c_" in key and value.ndim == 2:
+            value = value.T
         half = value.ndim >= 2 and "norm" not in key and "router" not in key
         if half and tensor.dtype == torch.bfloat16:
             writer.add_tensor(gguf_name(kind, key), gguf.quants.quantize(value, gguf.GGMLQuantizationType.BF16),
@@ -760,7 +837,8 @@ def make_corpus():
     """Seeds for the fuzzer of config.json, one of them of a model that does more than write text."""
     corpus = os.path.join(os.path.dirname(OUT), "..", "fuzz", "corpus", "fuzz_config_json")
     for name in ("gemma2", "gemma3", "gemma3-nested", "smollm3", "granite", "minicpm", "olmo3", "cohere2", "falcon-40b",
-                 "baichuan-13b", "chatglm", "qwen", "gemma4", "gemma4-e", "falcon-rw", "gemma4-moe", "apertus"):
+                 "baichuan-13b", "chatglm", "qwen", "gemma4", "gemma4-e", "falcon-rw", "gemma4-moe", "apertus", "gpt2", "gpt_bigcode-heads", "gpt_neo", "olmo", "nanochat",
+                 "glm4v"):
         shutil.copyfile(os.path.join(OUT, name, "config.json"), os.path.join(corpus, name))
     make_small_gguf(os.path.join(corpus, "..", "fuzz_gguf", "gemma4.gguf"))
     with open(os.path.join(OUT, "gemma3", "config.json")) as f:

@@ -25,6 +25,7 @@ import transformers
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
+import further_classes # noqa: F401: it tells transformers of classes that it does not have
 from make_models import (N_TOKENS, SEED, finish, gguf_version, load_model, load_model_skeleton, logits_of, make_config,
                          rng_of)
 
@@ -138,14 +139,31 @@ MODELS.update({
                         intermediate_size=40, first_k_dense_replace=1, norm_topk_prob=True, n_group=1, topk_group=1, routed_scaling_factor=2.5,
                         use_qk_norm=True, use_qkv_bias=False, head_dim=16, rope_scaling=None, **OLD), "sarvam_moe"),
 })
+MODELS.update({
+    "glm4v_moe": (dict(model_type="glm4v_moe_text", n_routed_experts=6, num_experts_per_tok=2, moe_intermediate_size=16, n_shared_experts=1,
+                       intermediate_size=40, first_k_dense_replace=1, norm_topk_prob=True, n_group=1, topk_group=1, routed_scaling_factor=1.5,
+                       head_dim=16, attention_bias=True, use_qk_norm=False, partial_rotary_factor=0.5, torch_dtype="float32", rope_theta=10000.0,
+                       rope_scaling=dict(type="default", mrope_section=[1, 2, 1])), "glm4v_moe"),
+    # Ling 1: DeepSeek-MoE's with weights in its files' names and order, and a head whose columns are yet to be divided by their length.
+    "ling1": (dict(model_type="ling1", num_experts=6, num_experts_per_tok=2, moe_intermediate_size=16, num_shared_experts=2, intermediate_size=40,
+                   first_k_dense_replace=0, norm_topk_prob=True, use_bias=False, use_qkv_bias=False, norm_head=True, norm_softmax=False,
+                   embedding_dropout=0.0, output_dropout=0.0, rope_scaling=None, **{**OLD, "rope_theta": 600000.0}), "ling1-a"),
+    "deepseek": (dict(model_type="deepseek", n_routed_experts=6, num_experts_per_tok=2, moe_intermediate_size=16, n_shared_experts=2,
+                      intermediate_size=40, first_k_dense_replace=1, moe_layer_freq=1, norm_topk_prob=False, scoring_func="softmax",
+                      aux_loss_alpha=0.001, seq_aux=True, attention_bias=False, rope_scaling=None, **OLD), "deepseek"),
+})
 # Of classes that are computed as another one is.
-STANDS_FOR = {"bailing_moe": "glm4_moe", "qwen3_vl_moe_text": "qwen3_moe"}
-OWN_CLASSES = {"sarvam_moe": ["SarvamMoEForCausalLM"], "bailing_moe": ["BailingMoeV2ForCausalLM"], "qwen3_vl_moe_text": []}
+STANDS_FOR = {"ling1": "deepseek", "bailing_moe": "glm4_moe", "qwen3_vl_moe_text": "qwen3_moe"}
+OWN_CLASSES = {"ling1": ["BailingMoeForCausalLM"], "glm4v_moe_text": [], "sarvam_moe": ["SarvamMoEForCausalLM"], "bailing_moe": ["BailingMoeV2ForCausalLM"], "qwen3_vl_moe_text": []}
 
 
 def class_config(config_dict):
     values = dict(config_dict)
     kind = values["model_type"]
+    if kind == "ling1":
+        values.update(n_routed_experts=values.pop("num_experts"), n_shared_experts=values.pop("num_shared_experts"))
+        for key in ("use_bias", "use_qkv_bias", "norm_head", "norm_softmax", "embedding_dropout", "output_dropout"):
+            values.pop(key)
     if kind == "bailing_moe":
         values.update(n_routed_experts=values.pop("num_experts"), n_shared_experts=values.pop("num_shared_experts"), attention_bias=False)
     if kind == "hunyuan_v1_moe":
@@ -161,9 +179,12 @@ def in_own_names(state, kind, config):
     """Weights of a class as the files have them that it stands for."""
     if kind == "qwen3_vl_moe_text":
         return {key: value.transpose(1, 2) if ".experts." in key else value for key, value in state.items()}
-    if kind != "bailing_moe":
+    if kind not in ("bailing_moe", "ling1"):
         return state
     renamed = {}
+    if kind == "ling1":
+        columns = torch.from_numpy(rng_of(kind, "columns").uniform(0.5, 3.0, state["lm_head.weight"].shape[1]).astype(np.float32))
+        state = {**state, "lm_head.weight": state["lm_head.weight"] * columns}
     for key, value in state.items():
         if "self_attn.k_proj" in key or "self_attn.v_proj" in key:
             continue
@@ -201,6 +222,10 @@ def random_weights(model, name, salt):
             value *= 4
         elif key.endswith("bias"):
             value *= 0.5
+        elif name == "minicpm3" and "embed" in key: # which are multiplied by 12
+            value *= 0.03
+        elif name == "ling1-a" and key == "lm_head.weight": # of columns of length 1
+            value *= 1 / np.linalg.norm(value, axis=0)
         elif "embed" not in key:
             gain = 2 if any(part in key for part in ("q_proj", "k_proj", "mlp.gate.weight", "router")) else 1
             fan_in = shape[1] if name.startswith(("gpt_oss", "llama4")) and len(shape) == 3 else shape[-1]
@@ -274,14 +299,16 @@ def make_model(name, extra, of, report):
         save_file({k: v.contiguous() for k, v in state.items()}, os.path.join(folder, "model.safetensors"), metadata={"format": "pt"})
     else:
         model.save_pretrained(folder)
-        for file in ("config.json", "generation_config.json"):
-            os.remove(os.path.join(folder, file))
+        for file in os.listdir(folder):
+            if file.endswith("config.json"):
+                os.remove(os.path.join(folder, file))
     if config_dict.get("num_nextn_predict_layers"): # tensors of a layer behind the last, as the makers' files have them
         file, behind = os.path.join(folder, "model.safetensors"), f"model.layers.{config.num_hidden_layers}."
         save_file({**load_file(file), f"{behind}eh_proj.weight": torch.ones(8, 16), f"{behind}enorm.weight": torch.ones(8)},
                   file, metadata={"format": "pt"})
     with open(os.path.join(folder, "config.json"), "w") as f:
-        json.dump({"architectures": OWN_CLASSES.get(kind, [type(model).__name__]), **config_dict}, f, indent=1)
+        named = {**config_dict, "model_type": "bailing_moe"} if kind == "ling1" else config_dict
+        json.dump({"architectures": OWN_CLASSES.get(kind, [type(model).__name__]), **named}, f, indent=1)
     logits.astype("<f4").tofile(os.path.join(folder, "prompt.logits"))
     greedy, lead = greedy_text(model, ids)
     assert lead > 5e-5, f"{name}: two tokens are nearly alike ({lead})"
@@ -356,9 +383,9 @@ def gguf_tensors(config, key, value, plain=False):
             yield f"blk.{layer}.ffn_down_exps.weight", value
         else:
             stem, kind = rest.rsplit(".", 1)
-            if config.model_type in ("mixtral", "granitemoe", "granitemoeshared") and stem in ("self_attn.q_proj", "self_attn.k_proj"):
+            if config.model_type in ("mixtral", "granitemoe", "granitemoeshared", "deepseek") and stem in ("self_attn.q_proj", "self_attn.k_proj"):
                 value = permuted(value, config.num_attention_heads if "q_proj" in stem else config.num_key_value_heads)
-            name = "post_attention_norm" if stem == "post_attention_layernorm" and config.model_type in ("gpt_oss", "glm4_moe", "afmoe") and not plain else STEMS[stem]
+            name = "post_attention_norm" if stem == "post_attention_layernorm" and config.model_type in ("gpt_oss", "glm4_moe", "glm4v_moe_text", "afmoe") and not plain else STEMS[stem]
             yield f"blk.{layer}.{name}.{kind}", value[0] if stem == "mlp.shared_expert_gate" else value
     else:
         stem, kind = key.rsplit(".", 1)
@@ -369,7 +396,8 @@ GGUF = {"mixtral": "llama", "qwen3_moe": "qwen3moe", "qwen2_moe": "qwen2moe", "o
         "granitemoeshared": "granitemoe",
         "gpt_oss": "gpt-oss", "glm4_moe": "glm4moe", "ernie4_5_moe": "ernie4_5-moe", "llama4-usual": "llama4",
         "minimax_m2": "minimax-m2", "dots1": "dots1", "hunyuan_v1_moe": "hunyuan-moe", "hy_v3": "hy_v3", "exaone_moe": "exaone-moe",
-        "mellum": "mellum", "afmoe": "afmoe", "qwen3_vl_moe": "qwen3vlmoe", "bailing_moe": "bailingmoe2"}
+        "mellum": "mellum", "afmoe": "afmoe", "qwen3_vl_moe": "qwen3vlmoe", "bailing_moe": "bailingmoe2",
+        "deepseek": "deepseek", "glm4v_moe": "glm4moe", "ling1": "bailingmoe"}
 
 
 OLDER = ("mixtral", "qwen3_moe", "qwen2_moe", "olmoe", "granitemoe", "granitemoeshared", "gpt_oss", "glm4_moe", "ernie4_5_moe",
@@ -416,6 +444,24 @@ def add_recent(writer, name, config):
         add_sigmoid(writer, config, config.route_scale, config.num_dense_layers, config.num_shared_experts)
     elif name == "mellum":
         writer.add_rope_freq_base_swa(config.rope_parameters[SLIDING]["rope_theta"])
+    elif name == "glm4v_moe":
+        add_sigmoid(writer, config, config.routed_scaling_factor, config.first_k_dense_replace, config.n_shared_experts)
+        writer.add_rope_dimension_count(8)
+        writer.add_rope_dimension_sections([1, 2, 1, 0])
+    elif name == "ling1":
+        writer.add_rope_dimension_count(config.hidden_size // config.num_attention_heads)
+        writer.add_leading_dense_block_count(config.first_k_dense_replace)
+        writer.add_vocab_size(config.vocab_size)
+        writer.add_expert_weights_scale(1.0)
+        writer.add_expert_shared_count(config.n_shared_experts)
+        writer.add_expert_weights_norm(config.norm_topk_prob)
+    elif name == "deepseek":
+        writer.add_rope_dimension_count(config.hidden_size // config.num_attention_heads)
+        writer.add_rope_scaling_type(gguf.RopeScalingType.NONE)
+        writer.add_leading_dense_block_count(config.first_k_dense_replace)
+        writer.add_vocab_size(config.vocab_size)
+        writer.add_expert_weights_scale(1.0)
+        writer.add_expert_shared_count(config.n_shared_experts)
     elif name == "qwen3_vl_moe":
         writer.add_rope_dimension_sections([3, 3, 2, 0])
         writer.add_num_deepstack_layers(3)

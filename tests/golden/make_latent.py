@@ -70,13 +70,19 @@ MODELS = {
                                            max_position_embeddings=256,
                                            **{**YARN, "original_max_position_embeddings": 16}),
                       dtype="float32"), "mistral4"),
+    # Dense, its scales those that GGUF files leave unsaid; queries at 1 and beyond by the first of LongRoPE's factors.
+    "minicpm3": (dict(model_type="minicpm3", num_attention_heads=4, num_key_value_heads=4, intermediate_size=40, q_lora_rank=24,
+                      kv_lora_rank=32, qk_nope_head_dim=16, qk_rope_head_dim=8, scale_emb=12, scale_depth=1.4, dim_model_base=256,
+                      rope_scaling=dict(type="longrope", short_factor=[1.0, 1.3, 2.5, 6.0], long_factor=[1.1, 2.0, 4.0, 9.0],
+                                        original_max_position_embeddings=256),
+                      tie_word_embeddings=True, torch_dtype="float32"), "minicpm3"),
     # Dense.
     "youtu": (dict(model_type="youtu", num_attention_heads=4, num_key_value_heads=4, intermediate_size=40,
                    attention_bias=False, q_lora_rank=24, kv_lora_rank=32, qk_nope_head_dim=16, qk_rope_head_dim=8,
                    v_head_dim=24, embedding_initializer_range=None, rope_interleave=True, rope_scaling=None,
                    tie_word_embeddings=False, torch_dtype="float32", rope_theta=1600000.0), "youtu"),
 }
-ALONE = ("mistral4", "youtu") # no .gguf
+ALONE = ("mistral4", "youtu") # no .gguf; minicpm3's is of another kind
 transformers.AutoModelForCausalLM.register(
     transformers.Mistral4Config, transformers.models.mistral4.modeling_mistral4.Mistral4ForCausalLM, exist_ok=True)
 
@@ -161,6 +167,31 @@ def make_gguf(name, config, state):
     finish(writer)
 
 
+def make_minicpm3(config, state):
+    """Of which llama.cpp's converter says few numbers."""
+    writer = gguf.GGUFWriter(os.path.join(OUT, "minicpm3.gguf"), "minicpm3")
+    writer.add_name("palaver golden minicpm3")
+    writer.add_context_length(config.max_position_embeddings)
+    writer.add_embedding_length(config.hidden_size)
+    writer.add_block_count(config.num_hidden_layers)
+    writer.add_feed_forward_length(config.intermediate_size)
+    writer.add_head_count(config.num_attention_heads)
+    writer.add_head_count_kv(config.num_key_value_heads)
+    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    writer.add_vocab_size(config.vocab_size)
+    writer.add_q_lora_rank(config.q_lora_rank)
+    writer.add_kv_lora_rank(config.kv_lora_rank)
+    writer.add_key_length(config.qk_nope_head_dim + config.qk_rope_head_dim)
+    writer.add_rope_dimension_count(config.qk_rope_head_dim)
+    for length in ("long", "short"):
+        writer.add_tensor(f"rope_factors_{length}.weight", np.array(config.rope_parameters[f"{length}_factor"], np.float32))
+    for key, tensor in state.items():
+        if key != "lm_head.weight":
+            for to, value in make_experts.gguf_tensors(config, key, tensor.float().numpy()):
+                writer.add_tensor(to, np.ascontiguousarray(value))
+    finish(writer)
+
+
 def make_quantised(of, config, state):
     """OF-q8_0.gguf, as it was written until 2025, with the matrix that expands latents in Q8_0, and the logits by what
     that stands for."""
@@ -201,7 +232,9 @@ def main():
         shutil.rmtree(os.path.join(OUT, name), ignore_errors=True)
         extra, of = MODELS[name]
         config, state = make_experts.make_model(name, extra, of, report)
-        if not name.endswith("-packed") and name not in ALONE:
+        if name == "minicpm3":
+            make_minicpm3(config, state)
+        elif not name.endswith("-packed") and name not in ALONE:
             make_gguf(name, config, state)
         if name == "deepseek_v3":
             make_quantised(name, config, state)

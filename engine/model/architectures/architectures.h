@@ -5,6 +5,8 @@
 
 #include "engine/model/architecture.h"
 
+#include <math.h>
+
 typedef struct ArchitectureFamily {
     const Architecture *rows; // [n]
     int n;
@@ -126,6 +128,12 @@ extern const ArchitectureFamily architectures_llama, architectures_experts, arch
     [MODULE_ATTN_NORM] = "input_layernorm", LLAMA_ATTENTION, [MODULE_Q_NORM] = "self_attn.q_norm",           \
     [MODULE_K_NORM] = "self_attn.k_norm", [MODULE_ATTN_POST_NORM] = "post_attention_layernorm",              \
     LLAMA_FEED_FORWARD
+
+// In config.json any number clips: 0 would clip all.
+#define NOT_CLIPPED                                                                                          \
+    {NULL, {"clip_qkv"}, NAN, "clipped queries, keys and values"}, {                                         \
+        NULL, {NULL, "attention.clamp_kqv"}, 0, "clipped queries, keys and values"                           \
+    }
 
 #define NO_ATTENTION_BIAS                                                                                    \
     { NULL, {"attention_bias"}, 0, "biases of attention" }

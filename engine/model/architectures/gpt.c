@@ -1,6 +1,25 @@
 // The older ones: layer norms, no gates, positions of several kinds.
 #include "engine/model/architectures/architectures.h"
 
+#define GPT2_VALUES                                                                                          \
+    .base = "transformer.", .layer = "h.%d.",                                                                \
+    .modules = {[MODULE_ATTN_NORM] = "ln_1", [MODULE_QKV] = "attn.c_attn", [MODULE_O] = "attn.c_proj",       \
+                [MODULE_FFN_NORM] = "ln_2",  [MODULE_UP] = "mlp.c_fc",     [MODULE_DOWN] = "mlp.c_proj",     \
+                [MODULE_EMBEDDING] = "wte",  [MODULE_POSITIONS] = "wpe",   [MODULE_NORM] = "ln_f",           \
+                [MODULE_OUTPUT] = "lm_head"},                                                                \
+    .aliases = {{"num_hidden_layers", "n_layer", true},           {"hidden_size", "n_embd", true},           \
+                {"num_attention_heads", "n_head", true},          {"intermediate_size", "n_inner"},          \
+                {"max_position_embeddings", "n_positions", true}, {"hidden_act", "activation_function"},     \
+                {"layer_norm_eps", "layer_norm_epsilon"}},                                                   \
+    .buffers = {".attn.bias", ".attn.masked_bias"}, .biases = BIAS_QKV | BIAS_O | BIAS_FFN | BIAS_NORM,      \
+    .norm = NORM_LAYER, .norm_eps = 1e-5, .activation = ACTIVATION_GELU_TANH,                                \
+    .positions = POSITIONS_LEARNED, .default_tied = true, .default_context = 1024, .ffn_ratio = 4
+
+// How another program computes.
+#define BIGCODE_IGNORED                                                                                      \
+    "scale_attention_softmax_in_fp32", "inference_runner", "max_batch_size", "pad_key_length",               \
+        "pre_allocate_kv_cache", "validate_runner_input"
+
 static const Architecture ROWS[] = {
     // Attention and feed-forward share one norm and read the same x.
     {.name = "gptj",
@@ -34,6 +53,65 @@ static const Architecture ROWS[] = {
      .hf_rope = ROPE_INTERLEAVED,
      .default_context = 2048,
      .default_rotary_dim = 64,
+     .ffn_ratio = 4},
+    // Its matrices of layers are [in, out].
+    {.name = "gpt2",
+     .gguf = "gpt2",
+     .other_classes = {"GPT2LMHeadModel"},
+     .fixed = {{NULL, {"scale_attn_weights"}, 1, "scores that are not scaled"},
+               {NULL, {"scale_attn_by_inverse_layer_idx"}, 0, "scores that layers divide by their number"}},
+     .ignored = {"reorder_and_upcast_attn"},
+     .transposed = true,
+     GPT2_VALUES},
+    // StarCoder 1 and SantaCoder; GGUF has only those whose heads share one key and value.
+    {.name = "gpt_bigcode",
+     .when = {{"multi_query", 0}},
+     .with_key = "multi_query",
+     .fixed = {{NULL, {"multi_query"}, 0, "keys and values that heads share"},
+               {NULL, {"scale_attn_weights"}, 1, "scores that are not scaled"}},
+     .ignored = {BIGCODE_IGNORED},
+     .qkv_by_head = true,
+     GPT2_VALUES},
+    {.name = "gpt_bigcode",
+     .gguf = "starcoder",
+     .fixed = {{NULL, {"multi_query"}, 1, "keys and values for each head"},
+               {NULL, {"scale_attn_weights"}, 1, "scores that are not scaled"}},
+     .ignored = {BIGCODE_IGNORED},
+     .one_kv_head = true,
+     GPT2_VALUES},
+    // Its scores are not scaled.
+    {.name = "gpt_neo",
+     .base = "transformer.",
+     .layer = "h.%d.",
+     .modules = {[MODULE_ATTN_NORM] = "ln_1",
+                 [MODULE_Q] = "attn.attention.q_proj",
+                 [MODULE_K] = "attn.attention.k_proj",
+                 [MODULE_V] = "attn.attention.v_proj",
+                 [MODULE_O] = "attn.attention.out_proj",
+                 [MODULE_FFN_NORM] = "ln_2",
+                 [MODULE_UP] = "mlp.c_fc",
+                 [MODULE_DOWN] = "mlp.c_proj",
+                 [MODULE_EMBEDDING] = "wte",
+                 [MODULE_POSITIONS] = "wpe",
+                 [MODULE_NORM] = "ln_f",
+                 [MODULE_OUTPUT] = "lm_head"},
+     .aliases = {{"num_hidden_layers", "num_layers", true},
+                 {"num_attention_heads", "num_heads", true},
+                 {"sliding_window", "window_size"},
+                 {"hidden_act", "activation_function"},
+                 {"layer_norm_eps", "layer_norm_epsilon"}},
+     .ignored = {"embed_dropout"},
+     .buffers = {".attn.attention.bias", ".attn.attention.masked_bias"},
+     .biases = BIAS_O | BIAS_FFN | BIAS_NORM,
+     .unit_scores = true,
+     .norm = NORM_LAYER,
+     .norm_eps = 1e-5,
+     .activation = ACTIVATION_GELU_TANH,
+     .positions = POSITIONS_LEARNED,
+     .window_rule = WINDOW_LOCAL,
+     .default_window = 256,
+     .default_tied = true,
+     .default_context = 2048,
      .ffn_ratio = 4},
     {.name = "gpt_neox",
      .gguf = "gptneox",

@@ -15,6 +15,19 @@
         LLAMA_ENDS,                                                                                          \
     }
 
+#define GLM4_NAMES                                                                                           \
+    .base = "model.", .layer = "layers.%d.",                                                                 \
+    .modules = {                                                                                             \
+        [MODULE_ATTN_NORM] = "input_layernorm",                                                              \
+        LLAMA_ATTENTION,                                                                                     \
+        [MODULE_ATTN_POST_NORM] = "post_self_attn_layernorm",                                                \
+        [MODULE_FFN_NORM] = "post_attention_layernorm",                                                      \
+        [MODULE_GATE_UP] = "mlp.gate_up_proj",                                                               \
+        [MODULE_DOWN] = "mlp.down_proj",                                                                     \
+        [MODULE_FFN_POST_NORM] = "post_mlp_layernorm",                                                       \
+        LLAMA_ENDS,                                                                                          \
+    }
+
 static const Architecture ROWS[] = {
     // OLMo 3's GGUF files say "olmo2" as well, and are those with a window.
     {.name = "olmo3",
@@ -48,22 +61,27 @@ static const Architecture ROWS[] = {
      .norm_eps = 1e-5,
      .default_context = 2048,
      .default_window = 4096},
+    // GLM-4.1V and 4.6V-Flash, whose GGUF files put pairs in halves.
+    {.name = "glm4v_text",
+     .gguf = "glm4",
+     .with_meta = "rope.dimension_sections",
+     .whole = "glm4v",
+     .class_name = "glm4v",
+     GLM4_NAMES,
+     .fixed = {NO_MLP_BIAS},
+     .ignored = {"attention_bias"},
+     .ignored_rope = {"mrope_section"},
+     .biases = BIAS_QKV,
+     .partial_rotary = true,
+     .sections = SECTIONS_IN_BLOCKS,
+     .default_sections = 32,
+     .hf_rope = ROPE_INTERLEAVED,
+     .norm_eps = 1e-5,
+     .default_context = 32768},
     // GLM-4-0414.
     {.name = "glm4",
      .gguf = "glm4",
-     .base = "model.",
-     .layer = "layers.%d.",
-     .modules =
-         {
-             [MODULE_ATTN_NORM] = "input_layernorm",
-             LLAMA_ATTENTION,
-             [MODULE_ATTN_POST_NORM] = "post_self_attn_layernorm",
-             [MODULE_FFN_NORM] = "post_attention_layernorm",
-             [MODULE_GATE_UP] = "mlp.gate_up_proj",
-             [MODULE_DOWN] = "mlp.down_proj",
-             [MODULE_FFN_POST_NORM] = "post_mlp_layernorm",
-             LLAMA_ENDS,
-         },
+     GLM4_NAMES,
      .biases = BIAS_QKV,
      .bias_keys = BIAS_QKV,
      .partial_rotary = true,

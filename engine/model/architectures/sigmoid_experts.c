@@ -48,6 +48,28 @@
     .default_context = 16384, .experts = {BAILING_EXPERTS, .n = 256, .n_active = 8}
 
 static const Architecture ROWS[] = {
+    // GLM-4.5V and 4.6V.
+    {.name = "glm4v_moe_text",
+     .gguf = "glm4moe",
+     .with_meta = "rope.dimension_sections",
+     .whole = "glm4v_moe",
+     .class_name = "glm4vmoe",
+     LLAMA_NAMES,
+     .gguf_modules = {[MODULE_FFN_NORM] = "post_attention_norm"},
+     .aliases = {{"num_local_experts", "n_routed_experts", true}},
+     .fixed = {NO_MLP_BIAS, {NULL, {"use_qk_norm"}, 0, "norms of queries and keys"}},
+     .ignored = {"num_nextn_predict_layers", "num_mtp_layers"},
+     .ignored_rope = {"mrope_section"},
+     .predicts_further = true,
+     .biases = BIAS_QKV,
+     .bias_keys = BIAS_QKV,
+     .partial_rotary = true,
+     .sections = SECTIONS_IN_BLOCKS,
+     .default_sections = 32,
+     .norm_eps = 1e-5,
+     .default_context = 65536,
+     .default_rotary_part = 0.5,
+     .experts = {SIGMOID_EXPERTS, .n = 128, .n_active = 8, .layers = EXPERTS_BEHIND_DENSE, .dense = 1}},
     // GLM-4.5 and 4.6, Air and whole.
     {.name = "glm4_moe",
      .gguf = "glm4moe",

@@ -4,9 +4,9 @@
 
 #define QWEN2_VL(GGUF)                                                                                       \
     .gguf = GGUF, LLAMA_NAMES, .fixed = {NO_MLP_BIAS}, .ignored = {"attention_bias", "head_dim"},            \
-    .biases = BIAS_QKV, .sections = SECTIONS_IN_BLOCKS, .ignored_rope = {"mrope_section"},                   \
-    .window_rule = WINDOW_UPPER_LAYERS, .default_base = 1e6, .norm_eps = 1e-5, .default_context = 32768,     \
-    .default_window = 4096
+    .biases = BIAS_QKV, .sections = SECTIONS_IN_BLOCKS, .default_sections = 64,                              \
+    .ignored_rope = {"mrope_section"}, .window_rule = WINDOW_UPPER_LAYERS, .default_base = 1e6,              \
+    .norm_eps = 1e-5, .default_context = 32768, .default_window = 4096
 
 #define QWEN3_VL                                                                                             \
     LLAMA_NAMES, .sections = SECTIONS_IN_TURN, .ignored_rope = {"mrope_section", "mrope_interleaved"},       \

@@ -58,6 +58,7 @@ static const char OF_OTHER_PARTS[] =
     "downsample_factor"
     " do_image_splitting encoder_patch_size max_image_tokens max_num_patches max_pixels_tolerance max_tiles"
     " min_image_tokens min_tiles tile_size use_image_special_tokens use_thumbnail"
+    " image_start_token_id image_end_token_id video_start_token_id video_end_token_id"
     " vision_start_token_id vision_end_token_id vision_token_id language_model_only out_hidden_size "
     "projector_hidden_size ";
 static const char *const OTHER_PARTS[] = {"vision_tower",

@@ -1,5 +1,5 @@
 // Norms of the heads of queries and keys that are not one weight for all heads: layer norms of each head with its own
-// weights, and norms without weights.
+// weights, and norms of any kind without weights.
 #include "engine/model/model_internal.h"
 #include "engine/model/config/param.h"
 #include "engine/model/config/unread.h"
@@ -16,10 +16,10 @@ enum { STEM_SIZE = 128 };
 Status model_read_unit_norm(Model *model, const ParamSource *source, Error *error) {
     const Architecture *a = source->architecture;
     const int head = decoder_most_head_dim(&model->shape),
-              n = a->embedding_unit_norm ? model->shape.hidden_size : head;
+              n = a->embedding_unit_norm || a->plain_norms ? model->shape.hidden_size : head;
     const bool asked = a->unit_norms == UNIT_NORMS_TURNING;
     bool there = source->config || !asked || model->shape.experts.n != a->gguf_no_unit_norm;
-    if (a->unit_norms == UNIT_NORMS_NONE && !a->value_norm) return STATUS_OK;
+    if (a->unit_norms == UNIT_NORMS_NONE && !a->value_norm && !a->plain_norms) return STATUS_OK;
     Status status = asked ? param_bool(source, (Key){"use_qk_norm", NULL}, &there, error) : STATUS_OK;
     if (status || !there) return status;
     model->unit_norm = malloc((size_t)(n > head ? n : head) * sizeof *model->unit_norm);
@@ -32,15 +32,17 @@ static Matrix vector_of(const float *data, int64_t n) {
     return (Matrix){.type = DTYPE_F32, .rows = 1, .cols = n, .data = data};
 }
 
-void model_set_embedding_norm(Model *model, const ParamSource *source) {
-    if (source->architecture->embedding_unit_norm)
-        model->head.embedding_norm = vector_of(model->unit_norm, model->shape.hidden_size);
+void model_set_unit_norms(Model *model, const ParamSource *source) {
+    const Matrix ones = vector_of(model->unit_norm, model->shape.hidden_size);
+    if (source->architecture->embedding_unit_norm) model->head.embedding_norm = ones;
+    if (source->architecture->plain_norms) model->head.norm = ones;
 }
 
 // Turning keeps lengths: Llama 4's norm may as well come before it. Its layers that do not turn have none.
-static void set_unit_norms(Model *model, const ParamSource *source, int layer) {
+static void set_head_norms(Model *model, const ParamSource *source, int layer) {
     const Matrix ones = vector_of(model->unit_norm, model->shape.head_dim);
     const bool of_all = source->architecture->unit_norms == UNIT_NORMS_ALL;
+    if (source->architecture->unit_norms == UNIT_NORMS_NONE) return;
     if (of_all ? !source->config : model->layer_ropes && model->layer_ropes[layer] < 0) return;
     model->layers[layer].q_norm = model->layers[layer].k_norm = ones;
 }
@@ -105,8 +107,9 @@ Status model_take_head_norms(Model *model, const ParamSource *source, int layer,
     LayerWeights *to = &model->layers[layer];
     if (model->unit_norm && source->architecture->value_norm)
         to->v_norm = vector_of(model->unit_norm, layer_heads(s, layer).head_dim);
-    else if (model->unit_norm)
-        set_unit_norms(model, source, layer);
+    if (model->unit_norm && source->architecture->plain_norms)
+        to->attn_norm = to->ffn_norm = vector_of(model->unit_norm, s->hidden_size);
+    if (model->unit_norm) set_head_norms(model, source, layer);
     if (!s->head_layer_norms) return STATUS_OK;
     if (strchr(names[MODULE_Q_NORM], '%')) return gather(model, source, layer, error);
     Status status = take_all(model, source, layer, names[MODULE_Q_NORM], (int64_t)s->n_heads * s->head_dim,

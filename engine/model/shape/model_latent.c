@@ -30,7 +30,7 @@ static bool has_own_lengths(const ParamSource *source) {
 // Keys with what is turned.
 static Status read_gguf(const ParamSource *source, LatentSizes *sizes, Error *error) {
     const bool own = has_own_lengths(source);
-    sizes->plain_dim = sizes->value_dim = -1;
+    sizes->plain_dim = -1;
     Status status = param_integer(source, own ? OWN_KEY_LENGTH : KEY_LENGTH, &sizes->plain_dim, error);
     return status ? status
                   : param_integer(source, own ? OWN_VALUE_LENGTH : VALUE_LENGTH, &sizes->value_dim, error);
@@ -51,9 +51,10 @@ static Status check_gguf_row(const ParamSource *source, const LatentSizes *sizes
         (long long)sizes->rank, RANK.gguf, (long long)sizes->rotary_dim, TURNED.gguf);
 }
 
-static Status read_sizes(const ParamSource *source, LatentSizes *s, Error *error) {
-    const bool is_gguf = !source->config;
-    if (is_gguf) *s = (LatentSizes){.rank = -1, .rotary_dim = -1};
+static Status read_sizes(const DecoderShape *shape, const ParamSource *source, LatentSizes *s, Error *error) {
+    const bool is_gguf = !source->config, shared = s->value_dim == 0; // among heads
+    if (is_gguf) *s = (LatentSizes){.rank = -1, .rotary_dim = -1, .value_dim = -1};
+    if (shared) s->value_dim = shape->hidden_size / shape->n_heads;
     Status status = param_integer(source, RANK, &s->rank, error);
     if (!status) status = param_integer(source, QUERY_RANK, &s->q_rank, error);
     if (!is_gguf && json_is_null(json_object_get(source->config, "q_lora_rank"))) s->q_rank = 0;
@@ -101,7 +102,7 @@ static Status check_sizes(const DecoderShape *shape, const ParamSource *source, 
 Status model_read_latent(Model *model, const ParamSource *source, Error *error) {
     DecoderShape *shape = &model->shape;
     LatentSizes s = source->architecture->latent;
-    Status status = read_sizes(source, &s, error);
+    Status status = read_sizes(shape, source, &s, error);
     if (!status) status = check_sizes(shape, source, &s, error);
     if (!status) status = check_gguf_row(source, &s, error);
     if (status) return status;

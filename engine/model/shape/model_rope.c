@@ -163,6 +163,8 @@ static Status read_context(Model *model, RopeSpec *spec, const ParamSource *sour
             source->config ? source_config_key(source, "max_position_embeddings") : "context_length");
     }
     if (model->rope_scaling == ROPE_SCALING_LONGROPE) {
+        if (!source->config && source->architecture->gguf_silent && spec->original_context == 0)
+            spec->original_context = context;
         if (isnan(spec->factor) && spec->original_context > 0)
             spec->factor = (double)context / (double)spec->original_context;
     } else if (model->rope_scaling == ROPE_SCALING_DYNAMIC) {
@@ -311,6 +313,9 @@ static Status read_rope(Model *model, RopeSpec *spec, const ParamSource *source,
     if (!status) status = model_make_sets(model, spec, source, error);
     if (spec->divisors.tensor && model->rope_scaling == ROPE_SCALING_NONE)
         model->rope_scaling = ROPE_SCALING_FACTORS;
+    const int64_t n = (int64_t)rope_tables(&model->shape.rope) * rope_sets(&model->shape.rope) *
+                      (model->shape.rope.rotary_dim / 2);
+    for (int64_t i = 0; i < n && !status && source->architecture->turns_back; i++) model->inv_freq[i] *= -1;
     if (!status && source->architecture->seen_both_ways)
         status = model_make_two_dimensional(model, source, error);
     return status || !by_window ? status : add_window_table(model, spec, source, error);

@@ -40,7 +40,8 @@ bool model_scales_have(const Architecture *architecture, const char *gguf) {
 // Reads one; `value` holds the default. NAN: there is none.
 static Status read_scale(const ParamSource *source, Key key, double *value, Error *error) {
     bool has_default = !isnan(*value);
-    if (!source->config && key.gguf) *value = NAN; // the defaults are those of configuration classes
+    if (!source->config && key.gguf && !source->architecture->gguf_silent)
+        *value = NAN; // the defaults are those of configuration classes
     if (source->config && json_is_null(json_object_get(source->config, source_config_key(source, key.hf))))
         *value = NAN;
     Status status = param_number(source, key, value, error);
@@ -95,8 +96,9 @@ Status model_read_scales(Model *model, const ParamSource *source, Error *error) 
     if (a->logits_capped && source->config && isnan(scales.logit_cap))
         return param_refuse_null(source, NULL, "final_logit_softcapping", error);
     double residual = or_one(scales.residual), over = or_one(scales.logits_over);
-    if (source->config && scales.depth > 0) residual = scales.depth / sqrt(shape->n_layers);
-    if (source->config && scales.width > 0) over = shape->hidden_size / scales.width;
+    const bool of_class = source->config || a->gguf_silent;
+    if (of_class && scales.depth > 0) residual = scales.depth / sqrt(shape->n_layers);
+    if (of_class && scales.width > 0) over = shape->hidden_size / scales.width;
     bool root = a->embedding_root && (!source->config || !a->embedding_root_key);
     if (a->embedding_root_key) {
         status = param_bool(source, (Key){a->embedding_root_key, NULL}, &root, error);

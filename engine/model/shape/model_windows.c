@@ -102,9 +102,45 @@ static Status periodic_windows(Model *model, const ParamSource *source, int wind
     return apply_layer_types(model, source, window, error);
 }
 
+static Status refuse_kinds(const ParamSource *source, int n_layers, Error *error) {
+    return error_set(error, STATUS_FILE,
+                     "%s: attention_types should count %d kinds of layer, \"global\" or \"local\" with a "
+                     "window_size, and attention_layers say the same",
+                     source->path, n_layers);
+}
+
+// GPT-Neo's list of kinds that come again and again, and how often: [[["global", "local"], 6]]; perhaps beside what it makes.
+static Status local_windows(Model *model, const ParamSource *source, int window, Error *error) {
+    const json_t *types = json_object_get(source->config, "attention_types"),
+                 *layers = json_object_get(source->config, "attention_layers");
+    const int n_layers = model->shape.n_layers;
+    int64_t n = 0;
+    unread_take_key(source, NULL, "attention_types");
+    unread_take_key(source, NULL, "attention_layers");
+    for (size_t i = 0; i < json_array_size(types) && n <= n_layers; i++) {
+        const json_t *kinds = json_array_get(json_array_get(types, i), 0);
+        const int64_t times = json_integer_value(json_array_get(json_array_get(types, i), 1)),
+                      all = times * (int64_t)json_array_size(kinds);
+        if (times < 0 || times > n_layers) return refuse_kinds(source, n_layers, error);
+        for (int64_t k = 0; k < all; k++, n++) {
+            const char *kind = json_string_value(json_array_get(kinds, (size_t)k % json_array_size(kinds)));
+            const bool local = kind && strcmp(kind, "local") == 0;
+            const json_t *again = json_array_get(layers, (size_t)n);
+            if (n >= n_layers || !kind || (!local && strcmp(kind, "global") != 0) || (local && window < 1) ||
+                (json_is_array(layers) &&
+                 (!json_is_string(again) || strcmp(json_string_value(again), kind) != 0)))
+                return refuse_kinds(source, n_layers, error);
+            model->attention_windows[n] = local ? window : 0;
+        }
+    }
+    const bool same = !layers || json_array_size(layers) == (size_t)n_layers;
+    return n == n_layers && same ? STATUS_OK : refuse_kinds(source, n_layers, error);
+}
+
 static Status windows_from_config(Model *model, const ParamSource *source, int window, Error *error) {
     const Architecture *a = source->architecture;
     if (a->window_rule == WINDOW_PERIODIC) return periodic_windows(model, source, window, error);
+    if (a->window_rule == WINDOW_LOCAL) return local_windows(model, source, window, error);
     if (a->window_rule == WINDOW_LISTED) return apply_layer_types(model, source, window, error);
     bool upper = a->window_rule == WINDOW_UPPER_LAYERS, used = a->window_rule == WINDOW_EVERY_LAYER;
     // The classes that have no window must not be asked for one; those that always have one do not look at the switch

@@ -1,5 +1,6 @@
 // Weights that files hold otherwise than ops want them: several in one, heads in another order, a head whose rows are
 // yet to be divided by their length.
+#include "engine/model/config/param.h"
 #include "engine/model/model_internal.h"
 
 #include "kernels/cpu/loops/quant.h"
@@ -84,7 +85,7 @@ void model_split_gate_up(LayerWeights *layer, int64_t n) {
     layer->w_gate = model_take_first(&layer->w_up, n), layer->b_gate = model_take_first(&layer->b_up, n);
 }
 
-// ---- a head of rows of length 1 ---------------------------------------------------------------------------
+// ---- a head of rows, or columns, of length 1 -----------------------------------------------------------
 
 Status model_norm_head(Model *model, Error *error) {
     Matrix *output = &model->head.output;
@@ -120,4 +121,36 @@ Status model_norm_head(Model *model, Error *error) {
     output->data = model->normed_head;
     free(values);
     return STATUS_OK;
+}
+
+Status model_norm_columns(Model *model, const ParamSource *source, Error *error) {
+    const Matrix *output = &model->head.output;
+    Matrix *norm = &model->head.norm;
+    const int64_t n = output->cols, row = dtype_row_bytes(output->type, n);
+    bool asked = false;
+    Status status = param_bool(source, (Key){"norm_head", NULL}, &asked, error);
+    if (status || !asked) return status;
+    if (dtype_block_size(output->type) != 1)
+        return error_set(
+            error, STATUS_UNSUPPORTED,
+            "%s: the head's columns are divided by their length (norm_head), for which they must be f32, f16 "
+            "or bf16; they are %s",
+            checkpoint_path(model->checkpoint), dtype_name(output->type));
+    double *squares = calloc((size_t)n, sizeof *squares);
+    float *values = malloc((size_t)n * sizeof *values), *weights = malloc((size_t)n * sizeof *weights);
+    model->normed_head = weights;
+    for (int64_t r = 0; r < output->rows && squares && values && weights; r++) {
+        quant_load(output->type, (const char *)output->data + r * row, 0, n, values);
+        for (int64_t i = 0; i < n; i++) squares[i] += (double)values[i] * (double)values[i];
+    }
+    if (squares && values && weights) {
+        quant_load(norm->type, norm->data, 0, n, weights);
+        for (int64_t i = 0; i < n; i++) weights[i] = (float)((double)weights[i] / (sqrt(squares[i]) + 1e-7));
+        *norm = (Matrix){.type = DTYPE_F32, .rows = 1, .cols = n, .data = weights};
+    } else
+        status =
+            error_set(error, STATUS_MEMORY, "%s: no memory for the head", checkpoint_path(model->checkpoint));
+    free(squares);
+    free(values);
+    return status;
 }

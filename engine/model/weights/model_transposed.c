@@ -1,4 +1,5 @@
-// Experts that a file has transposed, gates and ups side by side (gpt-oss as transformers saves it).
+// What a file has transposed: experts, gates and ups side by side (gpt-oss as transformers saves it), or a layer's matrices
+// (GPT-2).
 #include "engine/model/model_internal.h"
 #include "engine/model/config/unread.h"
 
@@ -94,7 +95,7 @@ static Status hold(Model *model, int layer, size_t bytes, char **memory, Error *
     if (!model->gathered) model->gathered = calloc((size_t)model->shape.n_layers, sizeof *model->gathered);
     if (!*memory || !model->gathered) {
         free(*memory);
-        return error_set(error, STATUS_MEMORY, "no memory to put a layer's experts in order");
+        return error_set(error, STATUS_MEMORY, "no memory to put a layer's weights in order");
     }
     model->gathered[layer] = *memory;
     return STATUS_OK;
@@ -163,4 +164,36 @@ Status model_turn_biases(Model *model, const ParamSource *source, int layer, con
     places = lay_out(e, 0, 0, 0, element_of(&bias), memory);
     split_biases(e, &bias, &places, &model->layers[layer]);
     return STATUS_OK;
+}
+
+// ---- a layer -------------------------------------------------------------------------------------------------
+
+static bool is_plain(DType type) {
+    return type == DTYPE_F32 || type == DTYPE_F16 || type == DTYPE_BF16;
+}
+
+Status model_turn_layer(Model *model, int index, Error *error) {
+    LayerWeights *layer = &model->layers[index];
+    Matrix *const all[] = {&layer->wq, &layer->wo, &layer->w_up, &layer->w_down};
+    Places places = {0};
+    char *memory;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        if (!is_plain(all[i]->type))
+            return error_set(error, STATUS_UNSUPPORTED,
+                             "%s: layer %d has transposed matrices of type %s; they must be f32, f16 or bf16",
+                             checkpoint_path(model->checkpoint), index, dtype_name(all[i]->type));
+        take(&places, NULL, (size_t)(all[i]->rows * all[i]->cols) * element_of(all[i]));
+    }
+    Status status = hold(model, index, places.bytes, &memory, error);
+    places.bytes = 0;
+    for (size_t i = 0; i < sizeof all / sizeof *all && !status; i++) {
+        const Matrix from = *all[i];
+        char *to = take(&places, memory, (size_t)(from.rows * from.cols) * element_of(&from));
+        status = checkpoint_make(model->checkpoint, from.data, NULL, error);
+        if (status) return status;
+        turn(&(Turn){from.data, 0, 1, from.cols, to, from.cols, from.rows, element_of(&from)});
+        *all[i] = held(from.type, from.cols, from.rows, to);
+        checkpoint_drop_made(model->checkpoint);
+    }
+    return status;
 }

@@ -219,7 +219,8 @@ static Status take_module(const Reader *r, const WeightInfo *info, int layer, vo
         tensor = model_find_tensor(r->source, MODULE_OUTPUT, layer, "weight");
     if (!tensor) return model_missing_tensor(r->model, r->source, module, layer, "weight", error);
     if (info->module != MODULE_OUTPUT || !tied) {
-        Status status = take_tensor(r, tensor, rows, cols, weight, error);
+        const bool turned = r->source->config && r->architecture->transposed && layer >= 0 && rows > 0;
+        Status status = take_tensor(r, tensor, turned ? cols : rows, turned ? rows : cols, weight, error);
         if (status) return status;
     }
     if (!has_bias(r->model, info->biases)) return STATUS_OK;
@@ -334,6 +335,8 @@ static Status read_layer(const Reader *all, int index, Error *error) {
         status = model_take_xielu(r->model, r->source, index, error);
     if (!status) status = model_take_head_norms(r->model, r->source, index, error);
     if (!status) status = model_take_sinks(r->model, r->source, index, error);
+    if (!status && r->source->config && r->architecture->transposed)
+        status = model_turn_layer(r->model, index, error);
     if (!status && is_present(r, MODULE_QKV))
         status = model_split_qkv(r->model, r->source, index, dim_size(r, DIM_Q), dim_size(r, DIM_KV), error);
     if (!status && r->architecture->query_gates && !recurs(r))
@@ -373,9 +376,11 @@ Status model_read_weights(Model *model, const ParamSource *source, Error *error)
     for (int layer = 0; layer < model->shape.n_layers && !status; layer++)
         status = read_layer(&r, layer, error);
     if (model->tied_head) head->output = head->embedding;
-    model_set_embedding_norm(model, source);
+    model_set_unit_norms(model, source);
     if (!status && source->config && source->architecture->normed_vocab == model->shape.vocab_size)
         status = model_norm_head(model, error);
+    if (!status && source->config && source->architecture->normed_columns)
+        status = model_norm_columns(model, source, error);
     model->n_active_parameters = model->n_parameters - model_idle_parameters(model);
     if (!status && head->positions.data)
         model_take_first(&head->positions, source->architecture->position_offset);

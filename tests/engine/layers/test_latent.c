@@ -39,6 +39,8 @@ MODEL_TEST(kimi_k2, "kimi_k2", "kimi_k2")
 MODEL_TEST(kimi_k2_gguf, "kimi_k2.gguf", "kimi_k2")
 MODEL_TEST(glm4_moe_lite, "glm4_moe_lite", "glm4_moe_lite")
 MODEL_TEST(glm4_moe_lite_gguf, "glm4_moe_lite.gguf", "glm4_moe_lite")
+MODEL_TEST(minicpm3, "minicpm3", "minicpm3")
+MODEL_TEST(minicpm3_gguf, "minicpm3.gguf", "minicpm3")
 
 // Blocks that expand latents are held in 16 bits, whose rounding is all that shows.
 static void of_blocks(void **state) {
@@ -203,6 +205,8 @@ int main(int argc, char **argv) {
         cmocka_unit_test(deepseek_v3_gguf),
         cmocka_unit_test(glm4_moe_lite),
         cmocka_unit_test(glm4_moe_lite_gguf),
+        cmocka_unit_test(minicpm3),
+        cmocka_unit_test(minicpm3_gguf),
         cmocka_unit_test(of_blocks),
         cmocka_unit_test(in_16_bits),
         cmocka_unit_test(converted_weights),

@@ -199,6 +199,11 @@ static void each_key_of_recent_ones_counts_or_is_refused(void **state) {
     check_keys("recent_keys", 1500);
 }
 
+static void each_key_of_further_ones_counts_or_is_refused(void **state) {
+    (void)state;
+    check_keys("further_keys", 1000);
+}
+
 // What the configuration classes write, in either style.
 static void check_defaults(const char *name, size_t least) {
     char path[128];
@@ -227,6 +232,7 @@ static void default_configs_are_read(void **state) {
     check_defaults("delta_default", 6);
     check_defaults("state_space_default", 6);
     check_defaults("recent_default", 20);
+    check_defaults("further_default", 9);
 }
 
 // ---- tensors -----------------------------------------------------------------------------------------------
@@ -355,6 +361,8 @@ static void tensors_without_a_place_are_refused(void **state) {
         {"architectures/gptj", "transformer.h.0.attn.masked_bias", "transformer.ln_f.bias", false},
         {"architectures/gptj", "transformer.h.1.attn.bias", "transformer.ln_f.bias", false},
         {"architectures/gptj", "transformer.h.1.attn.q_proj.bias", "transformer.ln_f.bias", true},
+        {"dense/gpt2", "h.0.attn.bias", "ln_f.bias", false},
+        {"dense/gpt2", "h.1.attn.c_attn.scales", "ln_f.bias", true},
         {"architectures/gpt_neox", "gpt_neox.layers.1.attention.bias", "gpt_neox.final_layer_norm.bias",
          false},
         {"architectures/gpt_neox", "gpt_neox.layers.1.attention.masked_bias",
@@ -398,6 +406,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(each_key_of_recurring_ones_counts_or_is_refused),
         cmocka_unit_test(each_key_of_state_spaces_counts_or_is_refused),
         cmocka_unit_test(each_key_of_recent_ones_counts_or_is_refused),
+        cmocka_unit_test(each_key_of_further_ones_counts_or_is_refused),
         cmocka_unit_test(default_configs_are_read),
         cmocka_unit_test(a_head_in_the_file_is_the_head),
         cmocka_unit_test(saved_frequencies_are_compared),

@@ -31,6 +31,8 @@ static const Whole WHOLES[] = {
     {GOLDEN_DENSE, "muse_glimmer-listed", "muse_glimmer", "MuseGlimmerForConditionalGeneration", true},
     {GOLDEN_DENSE, "qwen2_vl", "qwen2_vl", "Qwen2VLForConditionalGeneration", true},
     {GOLDEN_DENSE, "qwen3_vl", "qwen3_vl", "Qwen3VLForConditionalGeneration", true},
+    {GOLDEN_DENSE, "glm4v", "glm4v", "Glm4vForConditionalGeneration", true},
+    {GOLDEN_EXPERTS, "glm4v_moe", "glm4v_moe", "Glm4vMoeForConditionalGeneration", true},
     {GOLDEN_EXPERTS, "qwen3_vl_moe", "qwen3_vl_moe", "Qwen3VLMoeForConditionalGeneration", true},
     {GOLDEN_LATENT, "mistral4", "mistral3", "Mistral3ForConditionalGeneration", false},
     {GOLDEN_CONVOLUTION, "lfm2", "lfm2_vl", "Lfm2VlForConditionalGeneration", true},
