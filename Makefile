@@ -143,7 +143,7 @@ CU_MANY   := $(if $(NVCC),$(shell grep -l '^// INSTANCES: ' $(CU)))
 instances  = $(shell sed -n 's,^// INSTANCES: ,,p' $(1))
 # Files that take two seconds, nearly all of them for headers, are compiled together, those of a folder as one (in a sixth of
 # the time): all but these.
-CU_ALONE  := $(filter $(CU_MANY) $(addprefix kernels/cuda/,$(addprefix attention/,plain.cu split_wgmma.cu wgmma.cu) \
+CU_ALONE  := $(filter $(CU_MANY) $(addprefix kernels/cuda/,$(addprefix attention/,plain.cu split_wgmma.cu wgmma.cu wide_wgmma.cu) \
     cache/cache_attention.cu $(addprefix gemm/,expand.cu tile.cu unpack_gemm.cu) ops/norm.cu experts/% latent/% w8/%),$(CU))
 CU_UNITS  := $(sort $(dir $(filter-out $(CU_ALONE),$(CU))))
 unit       = $(strip $(foreach f,$(filter-out $(CU_ALONE),$(CU)),$(if $(filter $(dir $f),$(1)),$f)))

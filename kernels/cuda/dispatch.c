@@ -84,6 +84,6 @@ const char *dispatch_heads_name(HeadsKernel kernel) {
 
 const char *dispatch_attend_name(AttendKernel kernel) {
     static const char *const NAMES[] = {"plain", "tile any", "tile f16", "halves + wgmma",
-                                        "wgmma", "split",    "wide"};
+                                        "wgmma", "split",    "wide",     "wide wgmma"};
     return NAMES[kernel];
 }

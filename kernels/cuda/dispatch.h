@@ -263,10 +263,11 @@ typedef enum AttendKernel {
     ATTEND_PLAIN,    // attention/plain.cu: float32
     ATTEND_TILE_ANY, // attention/tile.cuh
     ATTEND_TILE_F16,
-    ATTEND_HALVES, // attention/halves.cu, then ATTEND_WGMMA
-    ATTEND_WGMMA,  // attention/wgmma.cu
-    ATTEND_SPLIT,  // attention/split.cuh
-    ATTEND_WIDE,   // attention/wide.cu
+    ATTEND_HALVES,     // attention/halves.cu, then ATTEND_WGMMA
+    ATTEND_WGMMA,      // attention/wgmma.cu
+    ATTEND_SPLIT,      // attention/split.cuh
+    ATTEND_WIDE,       // attention/wide.cu
+    ATTEND_WIDE_WGMMA, // attention/wide_wgmma.cu
 } AttendKernel;
 
 enum {
@@ -284,6 +285,7 @@ enum { ATTEND_LATENT_ROW = 576, ATTEND_WIDE_HEAD = 512, ATTEND_WIDE_STATIC = 6 <
 #define ATTEND_WIDE_BYTES(head_dim)                                                                          \
     (2 * ((16 + 2 * 32) * ((size_t)(head_dim) + 8) + 16 * (32 + 8)) + (size_t)ATTEND_WIDE_STATIC)
 // Bytes of shared memory that the kernels declare, without what grows with the slots.
+#define ATTEND_WIDE_WGMMA_BYTES (3 * 64 * (size_t)ATTEND_WIDE_HEAD * 2 + 1024)
 #define ATTEND_WGMMA_BYTES(head_dim) (1280 * (size_t)(head_dim) + 2048)
 #define ATTEND_TILE_KEYS(head_dim) ((head_dim) <= 128 ? ATTEND_KEYS : ATTEND_KEYS / 2)
 #define ATTEND_TILE_BYTES(head_dim)                                                                          \
@@ -295,6 +297,7 @@ typedef struct AttendCase {
     int few_tokens;       // tiles of few tokens, of at most so many; 0: of many
     DType operand, cache; // types of the queries and of keys and values
     int n_sequences, n_tokens;
+    int group;               // query heads that share a KV head
     int head_dim, tile_rows; // the most of a tile: its tokens × the query heads that share a KV head
     bool alibi, masked;      // masked: a mask of the caller's is added
     bool capped;             // scores are capped

@@ -39,9 +39,18 @@ static bool wide_fits(const Card *card, const AttendCase *a) {
            !a->sinks && ATTEND_WIDE_BYTES(a->head_dim) <= card->shared_limit && a->n_splits <= 65535;
 }
 
+// Tiles of many tokens, of heads of 512.
+static bool wide_wgmma_fits(const Card *card, const AttendCase *a) {
+    const size_t tiles = (a->n_slots + ATTEND_KEYS - 1) / ATTEND_KEYS;
+    return has_wgmma(card) && a->few_tokens == 0 && a->head_dim == ATTEND_WIDE_HEAD &&
+           a->cache == DTYPE_F16 && a->octets && a->window >= 0 && !a->evicted && a->group <= ATTEND_KEYS &&
+           a->page_size % ATTEND_KEYS == 0 &&
+           ATTEND_WIDE_WGMMA_BYTES + ATTEND_WGMMA_STATIC + tiles * (sizeof(int) + 1) <= card->shared_limit;
+}
+
 AttendKernel dispatch_attend(const Card *card, const AttendCase *a) {
     if (!is_16_bit(a->operand) || a->masked) return ATTEND_PLAIN;
-    if (wide_fits(card, a)) return ATTEND_WIDE;
+    if (wide_fits(card, a)) return wide_wgmma_fits(card, a) ? ATTEND_WIDE_WGMMA : ATTEND_WIDE;
     if (a->few_tokens > 0 && split_fits(card, a)) return ATTEND_SPLIT;
     if (a->few_tokens == 1) return ATTEND_PLAIN;
     bool half = a->cache == DTYPE_F16, plain = half && !a->alibi && !a->capped, chunks = a->window < 0;

@@ -8,6 +8,7 @@ static AttendCase attend(DType cache, int few_tokens) {
                         .cache = cache,
                         .n_sequences = 1,
                         .n_tokens = 512,
+                        .group = 8,
                         .head_dim = 128,
                         .tile_rows = 128,
                         .in_order = true,
@@ -99,11 +100,18 @@ static void tiles_of_heads_of_512(void **state) {
         AttendCase head = attend(TYPES[i / 3], i % 3 * 8);
         const bool half = i < 6;
         head.head_dim = 512, head.tile_rows = 512;
-        CHECK_ATTEND(&HOPPER, head, , ATTEND_WIDE);
+        const AttendKernel whole =
+            i == 0 ? ATTEND_WIDE_WGMMA : ATTEND_WIDE; // of many tokens over a cache in f16
+        CHECK_ATTEND(&HOPPER, head, , whole);
+        CHECK_ATTEND(&HOPPER, head, c.window = 90, whole);
+        CHECK_ATTEND(&HOPPER, head, c.window = -90, ATTEND_WIDE);
+        CHECK_ATTEND(&HOPPER, head, c.page_size = 32, ATTEND_WIDE);
+        CHECK_ATTEND(&HOPPER, head, c.group = 65, ATTEND_WIDE);
+        CHECK_ATTEND(&HOPPER, head, c.n_slots = 1000000, ATTEND_WIDE);
         CHECK_ATTEND(&AMPERE, head, , ATTEND_WIDE);
         CHECK_ATTEND(&ADA, head, , ATTEND_WIDE);
         CHECK_ATTEND(&HOPPER, head, (c.evicted = true, c.window = 90), ATTEND_WIDE);
-        CHECK_ATTEND(&HOPPER, head, c.kind = STEP_READING, ATTEND_WIDE);
+        CHECK_ATTEND(&HOPPER, head, c.kind = STEP_READING, whole);
         CHECK_ATTEND(&HOPPER, head, c.whole_pieces = false, half ? ATTEND_PLAIN : ATTEND_WIDE);
         CHECK_ATTEND(&HOPPER, head, c.octets = false, half ? ATTEND_WIDE : ATTEND_PLAIN);
         CHECK_ATTEND(&HOPPER, head, c.operand = DTYPE_F32, ATTEND_PLAIN);
@@ -279,11 +287,15 @@ static void tokens_by_wgmma(void **state) {
 
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tiles_of_an_f16_cache), cmocka_unit_test(tiles_of_latents),
+        cmocka_unit_test(tiles_of_an_f16_cache),
+        cmocka_unit_test(tiles_of_latents),
         cmocka_unit_test(tiles_of_heads_of_512),
-        cmocka_unit_test(tiles_of_other_caches), cmocka_unit_test(tiles_of_one_token),
-        cmocka_unit_test(tiles_of_few_tokens),   cmocka_unit_test(splits_are_of_the_step_alone),
-        cmocka_unit_test(rows_by_wgmma),         cmocka_unit_test(tokens_by_wgmma),
+        cmocka_unit_test(tiles_of_other_caches),
+        cmocka_unit_test(tiles_of_one_token),
+        cmocka_unit_test(tiles_of_few_tokens),
+        cmocka_unit_test(splits_are_of_the_step_alone),
+        cmocka_unit_test(rows_by_wgmma),
+        cmocka_unit_test(tokens_by_wgmma),
     };
     return test_main("dispatch_attention", argc, argv, tests);
 }

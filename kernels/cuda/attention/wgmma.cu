@@ -10,52 +10,11 @@
 // share a tile's keys: each leaves sums of its own, and puts a share of the rows together.
 #include "kernels/cuda/attention/split_results.cuh"
 #include "kernels/cuda/attention/wgmma_load.cuh"
+#include "kernels/cuda/attention/wgmma_softmax.cuh"
 #include "kernels/cuda/device/launch.cuh"
 #include "kernels/cuda/device/ptx.cuh"
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-
-// ---- wgmma -------------------------------------------------------------------------------------------
-
-// Softmax of a block's scores as it goes by: scores become weights, `top` and `sum` go on; shrink is what earlier sums
-// are to be multiplied with.
-__device__ inline void soften(float scores[16][4], float scale, float top[2], float sum[2], float shrink[2]) {
-#pragma unroll
-    for (int r = 0; r < 2; r++) {
-        float largest = top[r];
-#pragma unroll
-        for (int n = 0; n < 16; n++) largest = fmaxf(largest, fmaxf(scores[n][2 * r], scores[n][2 * r + 1]));
-        largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, 1));
-        largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, 2));
-        // A row that has seen nothing yet keeps -inf: take 0 instead, so that no inf - inf arises.
-        float base = largest == -INFINITY ? 0 : largest * scale;
-        // Exactly 1 where nothing moves, so that keys that only other rows see do not show.
-        shrink[r] = top[r] == -INFINITY ? 0 : top[r] == largest ? 1 : exp2_approx(top[r] * scale - base);
-        top[r] = largest;
-        float added = 0;
-#pragma unroll
-        for (int n = 0; n < 16; n++)
-#pragma unroll
-            for (int i = 2 * r; i < 2 * r + 2; i++) {
-                scores[n][i] = exp2_approx(scores[n][i] * scale - base);
-                added += scores[n][i];
-            }
-        sum[r] = sum[r] * shrink[r] + added;
-    }
-}
-
-// Hides what a row does not see: it sees distances 0 … window - 1.
-__device__ inline void mask(float scores[16][4], const int32_t *slot_positions,
-                            const int32_t row_positions[2], uint32_t window) {
-    int lane = threadIdx.x % 32;
-#pragma unroll
-    for (int n = 0; n < 16; n++) {
-        int2 p = *(const int2 *)&slot_positions[n * 8 + lane % 4 * 2];
-#pragma unroll
-        for (int i = 0; i < 4; i++)
-            if ((uint32_t)(row_positions[i / 2] - (i % 2 ? p.y : p.x)) >= window) scores[n][i] = -INFINITY;
-    }
-}
 
 template <int HEAD> struct WgmmaRows {
     WgmmaShared<HEAD> *s;
@@ -273,7 +232,7 @@ __global__ void __launch_bounds__(WGMMA_THREADS, 1)
                 barrier_init(shared_at(&s->k_empty[i]), MMA_WARPS);
                 barrier_init(shared_at(&s->v_empty[i]), MMA_WARPS);
             }
-        list_seen<HEAD>(a, tile, s, seen, (uint8_t *)(seen + n_tiles), n_tiles);
+        list_seen(a, tile, &s->n_seen, seen, (uint8_t *)(seen + n_tiles), n_tiles);
         named_barrier_arrive<2, WGMMA_THREADS>();
         load_blocks<HEAD>(a, tile, kv_head, s, SeenTiles(seen, s->n_seen, blockIdx.z, gridDim.z));
         return;

@@ -62,9 +62,8 @@ __device__ inline int64_t tile_offset(const AttendArguments &a, const AttendTile
 }
 
 // The loading warpgroup lists the tiles that some row sees, in order. A warp four tiles at a time, eight lanes a tile.
-template <int HEAD>
-__device__ inline void list_seen(const AttendArguments &a, const AttendTile &tile, WgmmaShared<HEAD> *s,
-                                 int *seen, uint8_t *kinds, int n) {
+__device__ inline void list_seen(const AttendArguments &a, const AttendTile &tile, int *n_seen, int *seen,
+                                 uint8_t *kinds, int n) {
     int lane = threadIdx.x % 32, lowest = INT32_MAX, highest = -1;
     for (int t = lane; t < tile.n_tokens; t += 32) {
         int32_t p = a.positions[tile.first_token + t];
@@ -97,7 +96,7 @@ __device__ inline void list_seen(const AttendArguments &a, const AttendTile &til
             if (kind & SOME_SEE) seen[listed + __popc(some & ((1u << lane) - 1))] = t * 8 + kind;
             listed += __popc(some);
         }
-        if (lane == 0) s->n_seen = listed;
+        if (lane == 0) *n_seen = listed;
     }
     sync_loaders();
 }

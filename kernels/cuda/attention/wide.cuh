@@ -59,4 +59,22 @@ enum WideCache { WIDE_HALVES, WIDE_BFLOATS, WIDE_OTHERS };
 template <WideCache CACHE>
 MAY_LACK cudaError_t wide_launch(const CudaBackend *cuda, const WideArguments &l, int rows, int n);
 
+// Of tiles of many tokens, on Hopper (wide_wgmma.cu), where dispatch_attend() says so.
+cudaError_t attend_wide_by_wgmma(const CudaBackend *cuda, const AttendLaunch *launch);
+
+// Eight elements of any type of 16 bits as such of C.
+template <class C> __device__ inline uint4 eight_of(DType type, const void *from, int64_t at) {
+    union {
+        uint4 all;
+        __half h[8];
+        __nv_bfloat16 b[8];
+        C c[8];
+    } in, out;
+    in.all = *(const uint4 *)((const char *)from + at * 2);
+#pragma unroll
+    for (int i = 0; i < 8; i++)
+        out.c[i] = from_float<C>(type == DTYPE_F16 ? to_float(in.h[i]) : to_float(in.b[i]));
+    return out.all;
+}
+
 #endif

@@ -75,21 +75,6 @@ __device__ inline int64_t query_row(const AttendArguments &a, const WideWork &w,
     return (int64_t)(w.tile.first_token + at / group) * a.n_heads + w.kv_head * group + at % group;
 }
 
-// Eight elements of any type of 16 bits as such of C.
-template <class C> __device__ inline uint4 eight_of(DType type, const void *from, int64_t at) {
-    union {
-        uint4 all;
-        __half h[8];
-        __nv_bfloat16 b[8];
-        C c[8];
-    } in, out;
-    in.all = *(const uint4 *)((const char *)from + at * 2);
-#pragma unroll
-    for (int i = 0; i < 8; i++)
-        out.c[i] = from_float<C>(type == DTYPE_F16 ? to_float(in.h[i]) : to_float(in.b[i]));
-    return out.all;
-}
-
 // Queries as elements of the cache's type; rows that are not there become zeros.
 template <class Shape>
 __device__ inline void load_queries(const WideArguments &l, const void *q, const WideWork &w,

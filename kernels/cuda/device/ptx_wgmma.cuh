@@ -87,6 +87,9 @@ template <int N, int COLUMNS> __device__ inline void wgmma_wait(float (&sums)[CO
                  ", " b_at ", p, 1, 1, 0, 0;\n}"                                                             \
                  : __VA_ARGS__                                                                               \
                  : "l"(a), "l"(b), "r"((int)add))
+template <class T> __device__ inline void wgmma_of(float (&c)[8][4], uint64_t a, uint64_t b, bool add) {
+    WGMMA_PRODUCT("64", WGMMA_32, "%32", "%33", "%34", WGMMA_SUMS_32(c, 0));
+}
 template <class T> __device__ inline void wgmma_of(float (&c)[16][4], uint64_t a, uint64_t b, bool add) {
     WGMMA_PRODUCT("128", WGMMA_64, "%64", "%65", "%66", WGMMA_SUMS_32(c, 0), WGMMA_SUMS_32(c, 8));
 }
@@ -102,6 +105,12 @@ template <class T> __device__ inline void wgmma_of(float (&c)[32][4], uint64_t a
 #undef WGMMA_PRODUCT_OF
 
 // c [64, 8·N] += a [64, 16] · b [16, 8·N]: a as a fragment of halves in registers, b's rows across the sum.
+__device__ inline void wgmma_values(float (&c)[32][4], const uint32_t a[4], uint64_t b) {
+    asm volatile("wgmma.mma_async.sync.aligned.m64n256k16.f32.f16.f16 {" WGMMA_128
+                 "}, {%128,%129,%130,%131}, %132, 1, 1, 1, 1;"
+                 : WGMMA_SUMS_32(c, 0), WGMMA_SUMS_32(c, 8), WGMMA_SUMS_32(c, 16), WGMMA_SUMS_32(c, 24)
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+}
 __device__ inline void wgmma_values(float (&c)[16][4], const uint32_t a[4], uint64_t b) {
     asm volatile("wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 {" WGMMA_64
                  "}, {%64,%65,%66,%67}, %68, 1, 1, 1, 1;"

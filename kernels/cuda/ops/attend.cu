@@ -20,7 +20,8 @@ static AttendCase case_of(const CudaBackend *cuda, const AttendLaunch *l) {
     c.kind = step->kind;
     c.operand = l->type, c.cache = kv.type;
     c.n_sequences = step->n_sequences, c.n_tokens = step->n_tokens;
-    c.head_dim = l->a.head_dim, c.tile_rows = step->tile_tokens * (l->a.n_heads / l->a.n_kv_heads);
+    c.group = l->a.n_heads / l->a.n_kv_heads;
+    c.head_dim = l->a.head_dim, c.tile_rows = step->tile_tokens * c.group;
     c.alibi = l->a.alibi != 0, c.capped = l->a.cap > 0, c.masked = l->a.mask.values != NULL;
     c.latent = kv.k == kv.v, c.sinks = kv.sink_scores != NULL;
     c.evicted = step->evicted, c.in_order = step->in_order;
@@ -42,6 +43,8 @@ static cudaError_t attend_by(CudaBackend *cuda, AttendKernel kernel, bool few, A
         return attend_splits(cuda, &l);
     case ATTEND_WIDE:
         return attend_wide(cuda, &l, few);
+    case ATTEND_WIDE_WGMMA:
+        return attend_wide_by_wgmma(cuda, &l);
     case ATTEND_WGMMA:
         return attend_by_wgmma(cuda, &l);
     case ATTEND_HALVES:
