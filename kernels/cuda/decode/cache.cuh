@@ -2,6 +2,7 @@
 #ifndef PALAVER_KERNELS_CUDA_DECODE_CACHE_CUH
 #define PALAVER_KERNELS_CUDA_DECODE_CACHE_CUH
 
+#include "kernels/cuda/cache/store.cuh"
 #include "kernels/cuda/decode/ring.cuh"
 
 // unpack(): a lane's eight elements of a row, as multiples of unit(i), which only powers of two are; `seen` has all

@@ -173,11 +173,10 @@ static bool layer_reorders(const Layer *layer) {
 // inputs in their order, norms of heads, gates behind attention where layers recur; norms of values and a scale of x where
 // layers are of two kinds, and then norms behind their parts; experts in all layers or in none;
 // behind a part a norm of what fits in registers, and then neither W8 nor experts.
-static bool layer_decodable(const DecoderShape *s, const Layer *layer, bool whole_head) {
+static bool layer_decodable(const DecoderShape *s, const Layer *layer, bool whole_head, bool kinds) {
     const bool post = layer->attn_post_norm.weight || layer->ffn_post_norm.weight;
     const bool gates = layer->attn_gate.rows > 0 && s->delta.n_value_heads == 0;
-    LayerHeads wide;
-    const bool own = (layer->v_norm || layer->x_scale != 1) && !kinds_of(s, &wide);
+    const bool own = (layer->v_norm || layer->x_scale != 1) && !kinds;
     if (!layer->gated || layer->row_norms || own || gates || (layer->router != NULL) != (s->experts.n > 0))
         return false;
     if (layer->router) return experts_decodable(s) && shared_decodable(s, layer) && !post;
@@ -196,8 +195,9 @@ static bool activation_decodable(const DecoderShape *s) {
 // scores, learned attention sinks in layers of experts only, shared experts weighed alike, a temperature in every layer.
 static bool decodable(const DecoderShape *s, const DecodeStep *t) {
     LayerHeads wide;
+    const bool kinds = kinds_of(s, &wide);
     if (s->norm != NORM_RMS || !activation_decodable(s) || s->parallel_residual || s->alibi ||
-        s->attention_cap > 0 || (s->heads_of_layers && s->delta.n_value_heads == 0 && !kinds_of(s, &wide)) ||
+        s->attention_cap > 0 || (s->heads_of_layers && s->delta.n_value_heads == 0 && !kinds) ||
         s->experts.guarded || s->token_size || s->experts.beside || s->norms_turned || s->head_layer_norms ||
         s->temperature_unturned || s->normed_residual != 0 || s->rope.two_dimensional)
         return false;
@@ -206,7 +206,7 @@ static bool decodable(const DecoderShape *s, const DecodeStep *t) {
     for (int l = 0; l < s->n_layers; l++)
         if ((t->kv[l].sink_scores && s->experts.n == 0) ||
             t->layers[l]->shared_routed != t->layers[0]->shared_routed ||
-            !layer_decodable(s, t->layers[l], linear_is_w8(&t->head->output)))
+            !layer_decodable(s, t->layers[l], linear_is_w8(&t->head->output), kinds))
             return false;
     return true;
 }

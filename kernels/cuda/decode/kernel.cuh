@@ -5,6 +5,7 @@
 #include "kernels/cuda/decode/attend.cuh"
 #include "kernels/cuda/decode/cards.cuh"
 #include "kernels/cuda/decode/choose.cuh"
+#include "kernels/cuda/decode/fill.cuh"
 #include "kernels/cuda/decode/recur.cuh"
 #include "kernels/cuda/decode/rows.cuh"
 #include "kernels/cuda/device/element.cuh"
