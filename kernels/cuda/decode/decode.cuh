@@ -194,7 +194,7 @@ struct DecodeHeads {
     int n_kv_heads, group, rotary_dim, q_dim, kv_dim;
     // Indexes from `first` on, cut into n_splits ranges of split_slots; what is before no layer of the kind sees.
     int first, n_splits, split_slots, combine_elements;
-    int streams; // of CacheShare, at most: what each leaves takes room from the rings
+    int streams;                      // of CacheShare, at most: what each leaves takes room from the rings
     int64_t slot_stride, head_stride; // elements of the cache
     uint32_t *parts;                  // as those of DecodeArguments
     unsigned long long *weights;

@@ -10,10 +10,10 @@ struct Decoder {
     uint32_t *qkv, *attended, *middle, *gated, *x, *parts; // middle: x after attention
     uint32_t *routed;                                      // a router's logits
     unsigned long long *weights;
-    unsigned *arrived;                                  // [PHASE_END], then [n_kv_heads] of each kind, every 32nd
-    DecodeLayer *table;                                 // [n_layers] on the device
-    DecodeLayer *host_table;                            // what is there
-    DecodeLayer *wanted;                                // what this step wants
+    unsigned *arrived;       // [PHASE_END], then [n_kv_heads] of each kind, every 32nd
+    DecodeLayer *table;      // [n_layers] on the device
+    DecodeLayer *host_table; // what is there
+    DecodeLayer *wanted;     // what this step wants
     DecodeScales *scales, *host_scales, *wanted_scales; // the same of quantised caches
     DecodeGated *gates, *host_gates, *wanted_gates;     // the same where layers recur, else NULL
     DecodeKind *kinds, *host_kinds, *wanted_kinds;      // the same where they are of two kinds, else NULL
@@ -21,8 +21,8 @@ struct Decoder {
     unsigned long long *wide_weights;                   // likewise
     int wide_max_splits, wide_splits;
     unsigned wide_round; // its head_round
-    Room pages;                                         // the sequence's table on the device
-    int32_t *host_pages;                                // [n_pages] what is there
+    Room pages;          // the sequence's table on the device
+    int32_t *host_pages; // [n_pages] what is there
     int n_pages, room_pages;
     int n_layers, max_splits, n_splits;
     size_t parts_bytes;
