@@ -266,7 +266,7 @@ typedef enum AttendKernel {
     ATTEND_HALVES,     // attention/halves.cu, then ATTEND_WGMMA
     ATTEND_WGMMA,      // attention/wgmma.cu
     ATTEND_SPLIT,      // attention/split.cuh
-    ATTEND_WIDE,       // attention/wide.cu
+    ATTEND_WIDE,       // attention/wide_cache.cu
     ATTEND_WIDE_WGMMA, // attention/wide_wgmma.cu
 } AttendKernel;
 

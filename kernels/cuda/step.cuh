@@ -18,7 +18,7 @@ static inline int tile_tokens(const AttendHeads *h) {
 
 // Query heads of a KV head that a split takes together in a step of independent rows, and how often the group has so many.
 static inline int split_rows(const AttendHeads *h) {
-    if (h->head_dim > 256) return 64; // attention/wide.cu
+    if (h->head_dim > 256) return 64; // attention/wide_cache.cu
     return h->n_heads / h->n_kv_heads > 8 && h->head_dim <= 128 ? 16 : 8;
 }
 static inline int split_head_tiles(const AttendHeads *h) {

@@ -54,7 +54,7 @@ struct WideArguments {
     float2 *weights;               // [n_splits, pieces, parts] largest score and sum
 };
 
-// The kernels of caches in a type, and of all that are brought as float16 (wide.cu); rows: of a KV head's tile.
+// The kernels of caches in a type, and of all that are brought as float16 (wide_cache.cu); rows: of a KV head's tile.
 enum WideCache { WIDE_HALVES, WIDE_BFLOATS, WIDE_OTHERS };
 template <WideCache CACHE>
 MAY_LACK cudaError_t wide_launch(const CudaBackend *cuda, const WideArguments &l, int rows, int n);
