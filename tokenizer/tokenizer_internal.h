@@ -55,8 +55,9 @@ void tokenizer_tell_mark(Tokenizer *tokenizer, const char *key, const char *toke
 // NONE is dropped to NONE where the model itself wants no dummy space.
 Status tokenizer_load_model_proto(Tokenizer *tokenizer, Text *proto, DummySpace dummy_space, Error *error);
 
-// Reads a tokenizer.json of `size` bytes into an empty tokenizer.
-Status tokenizer_load_json(Tokenizer *tokenizer, const char *data, size_t size, Error *error);
+// Reads a tokenizer.json of `size` bytes, with the tokenizer_config.json beside it (may be NULL), into an empty tokenizer.
+Status tokenizer_load_json(Tokenizer *tokenizer, const char *data, size_t size, const json_t *config,
+                           Error *error);
 
 // Reads Mistral's tekken.json, or a file of tiktoken's (a line for each piece: base64, rank), into an empty tokenizer.
 // Which split rule and special tokens go with the latter stands in no file: they are those of `config`, the folder's

@@ -75,9 +75,16 @@ Status gguf_read(Checkpoint *checkpoint, Error *error);
 // Appends the tensors of checkpoint->files[index] and fills `meta`, which is the caller's also after a failure.
 Status gguf_read_file(Checkpoint *checkpoint, int index, MetaTable *meta, Error *error);
 
-// Reads the tensors of checkpoint->files[file]: all of them, or those that weight_map (name → file name)
-// gives it.
-Status safetensors_read_file(Checkpoint *checkpoint, int file, const json_t *weight_map, Error *error);
+// model.safetensors.index.json: weight_map has the file of each tensor. `others` lie also in a file that it does not name.
+typedef struct SafetensorsIndex {
+    const json_t *weight_map;
+    CheckpointTensor *others;
+    int64_t n_others;
+    size_t others_capacity;
+} SafetensorsIndex;
+
+// Reads the tensors of checkpoint->files[number]: all of them, or those that an index gives it.
+Status safetensors_read_file(Checkpoint *checkpoint, int number, SafetensorsIndex *index, Error *error);
 
 // Reads model.safetensors, or what model.safetensors.index.json lists, in the folder checkpoint->path.
 Status safetensors_read_folder(Checkpoint *checkpoint, Error *error);

@@ -4,6 +4,7 @@
 //
 // A model in several files has model.safetensors.index.json, whose weight_map says which tensor is in which.
 #include "engine/files/checkpoint_internal.h"
+#include "kernels/base/array.h"
 #include "kernels/base/path.h"
 #include "kernels/base/text/text.h"
 
@@ -147,11 +148,21 @@ static Status read_header(const CheckpointFile *file, json_t **header, size_t *h
     return STATUS_OK;
 }
 
-// Is this tensor to be taken from this file?
-static bool is_wanted(const json_t *weight_map, const char *name, const char *path) {
-    if (!weight_map) return true;
-    const char *file = json_string_value(json_object_get(weight_map, name));
-    return file && strcmp(file, path_base(path)) == 0;
+// The file that a tensor is to be taken from; NULL: none.
+static const char *file_of(const SafetensorsIndex *index, const char *name, const char *path) {
+    return index ? json_string_value(json_object_get(index->weight_map, name)) : path_base(path);
+}
+
+// A tensor that the index has in another file: kept, to be compared with that one.
+static Status keep_other(SafetensorsIndex *index, const char *name, const CheckpointTensor *tensor,
+                         const File *file) {
+    const bool room = array_reserve(&index->others, sizeof *index->others, (size_t)index->n_others, 1,
+                                    &index->others_capacity);
+    char *copy = room ? strdup(name) : NULL;
+    if (!copy) return error_set(file->error, STATUS_MEMORY, "%s: out of memory", file->path);
+    index->others[index->n_others] = *tensor;
+    index->others[index->n_others++].name = copy;
+    return STATUS_OK;
 }
 
 // Where a tensor's data ends, whether it is wanted or not; 0 where that cannot be read.
@@ -168,8 +179,8 @@ static Status check_end(const File *file, uint64_t end) {
                      file->path, (unsigned long long)end, file->size);
 }
 
-Status safetensors_read_file(Checkpoint *checkpoint, int index, const json_t *weight_map, Error *error) {
-    const CheckpointFile *mapped = &checkpoint->files[index];
+Status safetensors_read_file(Checkpoint *checkpoint, int number, SafetensorsIndex *index, Error *error) {
+    const CheckpointFile *mapped = &checkpoint->files[number];
     json_t *header = NULL;
     size_t header_size = 0;
     Status status = read_header(mapped, &header, &header_size, error);
@@ -185,14 +196,18 @@ Status safetensors_read_file(Checkpoint *checkpoint, int index, const json_t *we
         if (strcmp(name, "__metadata__") == 0) continue;
         const uint64_t end = end_of(entry);
         if (end > last) last = end;
-        if (!is_wanted(weight_map, name, mapped->path)) continue;
-        CheckpointTensor tensor = {.file = index};
+        const char *from = file_of(index, name, mapped->path);
+        if (!from) continue;
+        CheckpointTensor tensor = {.file = number};
         bool printable = text_is_printable(name, strlen(name));
         file.tensor = printable ? name : "?";
         status = !printable               ? damaged(&file, "a name that is not printable ASCII")
                  : !json_is_object(entry) ? damaged(&file, "no description")
                                           : read_tensor(&file, entry, &tensor);
-        if (!status) status = checkpoint_add_tensor(checkpoint, name, &tensor, error);
+        if (!status)
+            status = strcmp(from, path_base(mapped->path)) == 0
+                         ? checkpoint_add_tensor(checkpoint, name, &tensor, error)
+                         : keep_other(index, name, &tensor, &file);
         if (status) break;
     }
     json_decref(header);
@@ -201,16 +216,16 @@ Status safetensors_read_file(Checkpoint *checkpoint, int index, const json_t *we
 
 // ---- a folder ------------------------------------------------------------------------------------------
 
-static Status open_in_folder(Checkpoint *checkpoint, const char *name, const json_t *weight_map,
+static Status open_in_folder(Checkpoint *checkpoint, const char *name, SafetensorsIndex *index,
                              Error *error) {
     char *path = path_join(checkpoint->path, name);
     if (!path) return error_set(error, STATUS_MEMORY, "%s: out of memory", checkpoint->path);
     CheckpointFile file;
-    int index;
+    int number;
     Status status = checkpoint_file_map(path, &file, error);
     free(path);
-    if (!status) status = checkpoint_add_file(checkpoint, &file, &index, error);
-    return status ? status : safetensors_read_file(checkpoint, index, weight_map, error);
+    if (!status) status = checkpoint_add_file(checkpoint, &file, &number, error);
+    return status ? status : safetensors_read_file(checkpoint, number, index, error);
 }
 
 // Files lie beside their index. A name with a path in it could reach anything on the disk.
@@ -238,8 +253,31 @@ static bool is_open(const Checkpoint *checkpoint, const char *name) {
     return false;
 }
 
-static Status read_indexed(Checkpoint *checkpoint, const json_t *index, Error *error) {
-    const json_t *weight_map = json_object_get(index, "weight_map");
+static bool is_same(const CheckpointTensor *a, const CheckpointTensor *b) {
+    return strcmp(a->type_name, b->type_name) == 0 && a->n_dims == b->n_dims &&
+           memcmp(a->shape, b->shape, sizeof a->shape) == 0 && a->bytes == b->bytes &&
+           (a->bytes == 0 || memcmp(a->data, b->data, a->bytes) == 0);
+}
+
+// A tensor that lies in two files is the same in both: transformers takes that of the last file, whatever the index says.
+static Status check_others(const Checkpoint *checkpoint, const SafetensorsIndex *index, Error *error) {
+    for (int64_t i = 0; i < index->n_others; i++) {
+        const CheckpointTensor *other = &index->others[i];
+        for (int64_t j = 0; j < checkpoint->n_tensors; j++) {
+            const CheckpointTensor *tensor = &checkpoint->tensors[j];
+            if (strcmp(tensor->name, other->name) != 0 || is_same(tensor, other)) continue;
+            return error_set(error, STATUS_FILE,
+                             "%s: tensor %s is another one here than in %s, where %s says it is; take it "
+                             "out of one of them",
+                             checkpoint->files[other->file].path, other->name,
+                             path_base(checkpoint->files[tensor->file].path), INDEX_NAME);
+        }
+    }
+    return STATUS_OK;
+}
+
+static Status read_weight_map(Checkpoint *checkpoint, SafetensorsIndex *index, Error *error) {
+    const json_t *weight_map = index->weight_map;
     if (json_object_size(weight_map) == 0) {
         return error_set(error, STATUS_FILE, "%s/%s: no weight_map that lists tensors", checkpoint->path,
                          INDEX_NAME);
@@ -249,15 +287,24 @@ static Status read_indexed(Checkpoint *checkpoint, const json_t *index, Error *e
     json_object_foreach((json_t *)weight_map, tensor, file) {
         Status status = check_file_name(checkpoint, tensor, file, error);
         if (!status && !is_open(checkpoint, json_string_value(file))) {
-            status = open_in_folder(checkpoint, json_string_value(file), weight_map, error);
+            status = open_in_folder(checkpoint, json_string_value(file), index, error);
             if (status) error_prefix(error, "listed in %s: ", INDEX_NAME);
         }
         if (status) return status;
     }
-    if (checkpoint->n_tensors == (int64_t)json_object_size(weight_map)) return STATUS_OK;
+    if (checkpoint->n_tensors == (int64_t)json_object_size(weight_map))
+        return check_others(checkpoint, index, error);
     return error_set(
         error, STATUS_FILE, "%s/%s: lists %zu tensors, but only %lld of them are in the files it names",
         checkpoint->path, INDEX_NAME, json_object_size(weight_map), (long long)checkpoint->n_tensors);
+}
+
+static Status read_indexed(Checkpoint *checkpoint, const json_t *file, Error *error) {
+    SafetensorsIndex index = {.weight_map = json_object_get(file, "weight_map")};
+    const Status status = read_weight_map(checkpoint, &index, error);
+    for (int64_t i = 0; i < index.n_others; i++) free((char *)index.others[i].name);
+    free(index.others);
+    return status;
 }
 
 static bool folder_has(const Checkpoint *checkpoint, const char *name) {

@@ -191,6 +191,7 @@ typedef struct ExpertRules {
     bool scales_input;
     bool renormalise;      // without a key, or where it is absent
     bool renormalise_key;  // norm_topk_prob means something
+    bool renormalise_many; // but not where a token takes one expert
     bool guarded;          // Experts.guarded
     bool ungated;          // neither they nor the shared one have gates
     bool gguf_renormalise; // GGUF's converter leaves unsaid what a model of this kind does

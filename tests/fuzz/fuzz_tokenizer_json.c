@@ -10,7 +10,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     Tokenizer *tokenizer;
     Error error = {0};
     if (tokenizer_new(&tokenizer, NULL)) abort();
-    if (tokenizer_load_json(tokenizer, (const char *)data, size, &error)) {
+    if (tokenizer_load_json(tokenizer, (const char *)data, size, NULL, &error)) {
         if (!*error.message || strchr(error.message, '\n')) abort();
     } else {
         fuzz_encode(tokenizer, text, sizeof text - 1, false);

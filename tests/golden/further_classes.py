@@ -37,6 +37,7 @@ class DeepseekMoE(Qwen3MoeSparseMoeBlock):
     def __init__(self, config):
         super().__init__(config)
         assert config.scoring_func == "softmax"
+        self.gate.norm_topk_prob = config.norm_topk_prob and config.num_experts_per_tok > 1
         wide = LlamaConfig(hidden_size=config.hidden_size, num_attention_heads=config.num_attention_heads, hidden_act=config.hidden_act,
                            intermediate_size=config.moe_intermediate_size * config.n_shared_experts)
         self.shared_experts = LlamaMLP(wide)

@@ -72,7 +72,7 @@ OWN["experts/deepseek"] = [
     (dict(moe_intermediate_size=GONE), None), (dict(n_shared_experts=1), False), (dict(n_shared_experts=GONE), None), (dict(n_shared_experts=None), None),
     (dict(n_shared_experts=0), None), (dict(first_k_dense_replace=0), None), (dict(first_k_dense_replace=2), None), (dict(first_k_dense_replace=GONE), None),
     (dict(moe_layer_freq=2), None), (dict(moe_layer_freq=GONE), True), (dict(norm_topk_prob=True), True), (dict(norm_topk_prob=GONE), True),
-    (dict(scoring_func="sigmoid"), None), (dict(scoring_func=GONE), True), (dict(aux_loss_alpha=0.5, seq_aux=False), True),
+    (dict(norm_topk_prob=True, num_experts_per_tok=1), True), (dict(scoring_func="sigmoid"), None), (dict(scoring_func=GONE), True), (dict(aux_loss_alpha=0.5, seq_aux=False), True),
     (dict(routed_scaling_factor=2.0), None), (dict(n_group=2, topk_group=1), None), (dict(topk_method="greedy"), None), (dict(num_local_experts=4), None),
     (dict(num_experts=4), None), (dict(intermediate_size=24), False), (dict(rms_norm_eps=0.3), True), (dict(hidden_act="gelu"), True),
     (dict(head_dim=12), True), (dict(head_dim=16), None), (dict(kv_lora_rank=16), None), (dict(num_key_value_heads=4), False)]

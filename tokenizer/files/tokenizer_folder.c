@@ -281,7 +281,8 @@ static Status load_source(Tokenizer *tokenizer, Source source, const char *folde
     bool lines = tokenizer_is_tiktoken(text->bytes, text->size); // also what some call tokenizer.model
     if (source == SOURCE_ICE) return load_ice(tokenizer, folder, text, config, error);
     if (source == SOURCE_MODEL && !lines) return load_model(tokenizer, folder, text, config, error);
-    Status status = source == SOURCE_JSON ? tokenizer_load_json(tokenizer, text->bytes, text->size, error)
+    Status status = source == SOURCE_JSON
+                        ? tokenizer_load_json(tokenizer, text->bytes, text->size, config, error)
                     : source == SOURCE_TEKKEN
                         ? tokenizer_load_tekken(tokenizer, text->bytes, text->size, error)
                         : tokenizer_load_tiktoken(tokenizer, text->bytes, text->size, config, error);

@@ -227,12 +227,14 @@ static Status json_file_load(JsonFile *file, Error *error) {
     return STATUS_OK;
 }
 
-Status tokenizer_load_json(Tokenizer *tokenizer, const char *data, size_t size, Error *error) {
+Status tokenizer_load_json(Tokenizer *tokenizer, const char *data, size_t size, const json_t *config,
+                           Error *error) {
     json_error_t at;
     JsonFile file = {.tokenizer = tokenizer, .max_ids = size < INT32_MAX / 8 ? (int64_t)size : INT32_MAX / 8};
     file.root = json_load_text(data, size, 0, &at);
     if (!file.root) return json_refuse(size, &at, error);
-    Status status = json_file_load(&file, error);
+    Status status = config ? tokenizer_read_beside(file.root, config, error) : STATUS_OK;
+    if (!status) status = json_file_load(&file, error);
     json_decref(file.root);
     return status;
 }

@@ -1,4 +1,4 @@
-// The normalizer and pre_tokenizer of a tokenizer.json.
+// The normalizer and pre_tokenizer of a tokenizer.json, and what stands beside it.
 #ifndef PALAVER_TOKENIZER_RULES_H
 #define PALAVER_TOKENIZER_RULES_H
 
@@ -12,5 +12,9 @@ Status tokenizer_read_normalizer(Tokenizer *tokenizer, const json_t *normalizer,
 // the text.
 Status tokenizer_read_pre_tokenizer(Tokenizer *tokenizer, const json_t *pre_tokenizer, bool *byte_level,
                                     Error *error);
+
+// Writes into `root`, a tokenizer.json, what tokenizer_config.json says and transformers takes instead: the flags of added
+// tokens, further ones, and the space before a text. STATUS_UNSUPPORTED: one with an id that it would not get.
+Status tokenizer_read_beside(json_t *root, const json_t *config, Error *error);
 
 #endif

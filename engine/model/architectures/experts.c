@@ -61,7 +61,8 @@ static const Architecture ROWS[] = {
                  .shared_count = "n_shared_experts",
                  SHARED_EXPERTS,
                  .layers = EXPERTS_BEHIND_DENSE,
-                 .renormalise_key = true}},
+                 .renormalise_key = true,
+                 .renormalise_many = true}},
     // Ling 1 and Ling-Coder; Ling 2 has a scale of its experts, and another router.
     {.name = "bailing_moe",
      .gguf = "bailingmoe",

@@ -43,12 +43,14 @@ static Status read_activation(DecoderShape *shape, const ParamSource *source, Er
                  {"gelu_new", ACTIVATION_GELU_TANH}, {"gelu_fast", ACTIVATION_GELU_TANH},
                  {"relu", ACTIVATION_RELU},          {"relu2", ACTIVATION_RELU2},
                  {"xielu", ACTIVATION_XIELU}};
-    char name[64] = "";
+    static const char SILENT[] = "\n"; // no file's string is read as one
+    char name[64];
+    snprintf(name, sizeof name, "%s", SILENT);
     shape->activation = source->architecture->activation;
     if (source->architecture->fixed_act) return STATUS_OK;
     Status status = param_string(source, (Key){"hidden_act", NULL}, name, sizeof name, error);
     if (status) return status;
-    if (name[0] == '\0') return STATUS_OK;
+    if (strcmp(name, SILENT) == 0) return STATUS_OK;
     for (size_t i = 0; i < sizeof NAMES / sizeof *NAMES; i++) {
         const bool has_none = NAMES[i].activation == ACTIVATION_XIELU && !source->architecture->xielu;
         if (strcmp(NAMES[i].name, name) != 0 || has_none) continue;

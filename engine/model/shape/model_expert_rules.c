@@ -133,6 +133,7 @@ static Status read_router(const ParamSource *source, Experts *e, Error *error) {
     Status status = STATUS_OK;
     if (!source->config || rules->renormalise_key)
         status = param_bool(source, (Key){"norm_topk_prob", "expert_weights_norm"}, &e->renormalise, error);
+    if (source->config && rules->renormalise_many && e->n_active == 1) e->renormalise = false;
     if (!status)
         status = param_number(
             source, (Key){rules->scale_key ? "routed_scaling_factor" : NULL, "expert_weights_scale"}, &scale,

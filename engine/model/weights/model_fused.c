@@ -130,6 +130,12 @@ Status model_norm_columns(Model *model, const ParamSource *source, Error *error)
     bool asked = false;
     Status status = param_bool(source, (Key){"norm_head", NULL}, &asked, error);
     if (status || !asked) return status;
+    if (model->tied_head)
+        return error_set(
+            error, STATUS_UNSUPPORTED,
+            "%s: norm_head divides the columns of the head by their length, and tie_word_embeddings "
+            "says that it is the embedding, which that would change; take one of them out of the file",
+            source->path);
     if (dtype_block_size(output->type) != 1)
         return error_set(
             error, STATUS_UNSUPPORTED,

@@ -164,7 +164,7 @@ static void refuses_bad_indexes(void **state) {
         folder_write_text(folder, "model.safetensors.index.json", CASES[i].index);
         open_fails(folder, STATUS_FILE, CASES[i].fragment);
     }
-    // A tensor that lies in two files counts where the index says.
+    // A tensor that lies in two files counts where the index says, and is the same in both.
     folder_write(folder, "b.safetensors", file.data, file.size);
     folder_write_text(folder, "model.safetensors.index.json", "{\"weight_map\": {\"a\": \"b.safetensors\"}}");
     Checkpoint *checkpoint = open_ok(folder);
@@ -172,6 +172,17 @@ static void refuses_bad_indexes(void **state) {
     assert_non_null(
         strstr(checkpoint_file(checkpoint, checkpoint_find(checkpoint, "a")->file, NULL), "b.safetensors"));
     checkpoint_close(checkpoint);
+    static const char TWO[] = "{\"a\": {\"dtype\": \"F32\", \"shape\": [2], \"data_offsets\": [0, 8]}, "
+                              "\"c\": {\"dtype\": \"F32\", \"shape\": [2], \"data_offsets\": [8, 16]}}";
+    Bytes two = safetensors_of(TWO, 16);
+    folder_write(folder, "a.safetensors", two.data, two.size);
+    folder_write_text(folder, "model.safetensors.index.json",
+                      "{\"weight_map\": {\"a\": \"b.safetensors\", \"c\": \"a.safetensors\"}}");
+    checkpoint_close(open_ok(folder));
+    two.data[two.size - 16] ^= 1;
+    folder_write(folder, "a.safetensors", two.data, two.size);
+    open_fails(folder, STATUS_FILE, "a.safetensors: tensor a is another one here than in b.safetensors");
+    bytes_free(&two);
     bytes_free(&file);
     folder_remove(folder);
 }

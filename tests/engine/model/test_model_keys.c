@@ -396,6 +396,19 @@ static void a_missing_expert_is_named(void **state) {
     folder_remove(folder);
 }
 
+// norm_head would change the embedding that a tied head is.
+static void a_tied_head_has_no_norm(void **state) {
+    (void)state;
+    json_t *change = json_pack("{s:b}", "tie_word_embeddings", 1);
+    char *folder = changed_folder("experts/ling1", change, &(Edit){.drop = "lm_head.weight"});
+    Error error = {0};
+    Model *model = NULL;
+    assert_int_equal(model_open(folder, &model, &error), STATUS_UNSUPPORTED);
+    if (!strstr(error.message, "norm_head divides")) fail_msg("\"%s\"", error.message);
+    json_decref(change);
+    folder_remove(folder);
+}
+
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_key_counts_or_is_refused),
@@ -412,6 +425,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(saved_frequencies_are_compared),
         cmocka_unit_test(tensors_without_a_place_are_refused),
         cmocka_unit_test(a_missing_expert_is_named),
+        cmocka_unit_test(a_tied_head_has_no_norm),
     };
     return test_main("model keys", argc, argv, tests);
 }

@@ -36,6 +36,7 @@ static const struct {
      "65536 heads (num_attention_heads) of 65536 elements (head_dim) are beyond every model"},
     {"{\"head_dim\": 15}", STATUS_FILE, "a head has 15 elements (head_dim); it must be an even number"},
     {"{\"hidden_act\": \"mish\"}", STATUS_UNSUPPORTED, "hidden_act \"mish\""},
+    {"{\"hidden_act\": \"\"}", STATUS_UNSUPPORTED, "hidden_act \"\""},
     {"{\"model_type\": \"gptj\", \"activation_function\": \"mish\"}", STATUS_UNSUPPORTED,
      "activation_function \"mish\""},
     {"{\"model_type\": \"gptj\", \"num_hidden_layers\": \"absent\"}", STATUS_FILE, "n_layer is missing"},

@@ -4,6 +4,7 @@
 #include "tests/support/model/tokenizer_golden.h"
 #include "tests/support/test.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -145,12 +146,59 @@ static void odd_but_allowed(void **state) {
     folder_remove(folder);
 }
 
+static void expect_ids(const char *config, const char *text, const char *expected) {
+    char *folder = folder_new(), ids[200] = "";
+    folder_copy(folder, "tokenizer.json", GOLDEN_TOKENIZERS "/gpt2/tokenizer.json");
+    folder_write_text(folder, "tokenizer_config.json", config);
+    Tokenizer *t = tokenizer_files_open(folder);
+    Tokens tokens = golden_encode(t, (TokenText){text, strlen(text)}, true);
+    for (int64_t i = 0; i < tokens.n; i++) {
+        const int32_t id = tokens.ids[i];
+        snprintf(ids + strlen(ids), sizeof ids - strlen(ids), id < 1000 ? "%s%s" : "%s[%s]", i ? "|" : "",
+                 tokenizer_piece(t, id, NULL));
+    }
+    assert_string_equal(ids, expected);
+    tokens_free(&tokens);
+    tokenizer_close(t);
+    folder_remove(folder);
+}
+
+// transformers takes what tokenizer_config.json says of added tokens and, in classes of its own, of the space before a text.
+static void config_beside(void **state) {
+    (void)state;
+#define DECODER(entry) "{\"added_tokens_decoder\": {" entry "}}"
+    static const char TEXT[] = "x <keep> <new> y##";
+    expect_ids("{}", TEXT, "x|[<keep>]|<|ne|w|>|\xc4\xa0|y|#|#");
+    expect_ids(DECODER("\"1003\": {\"content\": \"<new>\", \"lstrip\": true}"), TEXT,
+               "x|[<keep>]|[<new>]|\xc4\xa0|y|#|#");
+    expect_ids(DECODER("\"1001\": {\"content\": \"<keep>\", \"lstrip\": true, \"normalized\": true}"), TEXT,
+               "x|[<keep>]|\xc4\xa0<|ne|w|>|\xc4\xa0|y|#|#");
+    expect_ids(DECODER("\"1002\": {\"content\": \"##\", \"single_word\": false}"), TEXT,
+               "x|[<keep>]|<|ne|w|>|\xc4\xa0|y|[##]");
+    expect_ids("{\"tokenizer_class\": \"GPT2Tokenizer\", \"add_prefix_space\": true}", "a",
+               "\xc4\xa0"
+               "a");
+    expect_ids("{\"tokenizer_class\": \"PreTrainedTokenizerFast\", \"add_prefix_space\": true}", "a", "a");
+    static const struct {
+        const char *config, *why;
+    } WRONG[] = {{DECODER("\"1007\": {\"content\": \"<new>\"}"),
+                  "added_tokens_decoder: '<new>' has the id 1007, but is not in tokenizer.json, and "
+                  "transformers would give it 1003"},
+                 {DECODER("\"x\": {\"content\": \"<new>\"}"), "'x' should be an id"},
+                 {DECODER("\"7\": {}"), "'7' should be an id"}};
+    for (size_t i = 0; i < sizeof WRONG / sizeof *WRONG; i++) {
+        char *folder = folder_new();
+        folder_copy(folder, "tokenizer.json", GOLDEN_TOKENIZERS "/gpt2/tokenizer.json");
+        folder_write_text(folder, "tokenizer_config.json", WRONG[i].config);
+        tokenizer_files_refused(folder, i ? STATUS_FILE : STATUS_UNSUPPORTED, WRONG[i].why);
+        folder_remove(folder);
+    }
+}
+
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(wrong_json),
-        cmocka_unit_test(deep_json),
-        cmocka_unit_test(endless_pattern),
-        cmocka_unit_test(odd_but_allowed),
+        cmocka_unit_test(wrong_json),      cmocka_unit_test(config_beside),   cmocka_unit_test(deep_json),
+        cmocka_unit_test(endless_pattern), cmocka_unit_test(odd_but_allowed),
     };
     return test_main("tokenizer_json", argc, argv, tests);
 }
