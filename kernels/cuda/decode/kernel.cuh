@@ -346,8 +346,9 @@ static cudaError_t launch_blocks(void (*kernel)(DecodeArguments), const DecodeAr
 template <DecodeCacheKind KIND, int LANES, int HEADS, bool EXPERTS, DecodeFormats FORMATS, bool RECURS>
 cudaError_t decode_launch(const DecodeArguments *a, int n_blocks, cudaStream_t stream) {
     typedef typename CacheOf<KIND>::Cache Cache;
-    return launch_blocks(decode_kernel < LANES, HEADS, Cache, EXPERTS, FORMATS, false,
-                         RECURS ? DECODE_RECURS : DECODE_ALIKE >, a, n_blocks, stream);
+    constexpr DecodeOthers OTHERS = RECURS ? DECODE_RECURS : DECODE_ALIKE;
+    return launch_blocks(decode_kernel<LANES, HEADS, Cache, EXPERTS, FORMATS, false, OTHERS>, a, n_blocks,
+                         stream);
 }
 
 #endif
