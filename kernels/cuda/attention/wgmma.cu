@@ -42,21 +42,6 @@ template <int HEAD> struct WgmmaRows {
             wgmma_values(out, weights[k], matrix_at(v + k * 16 * 128, BLOCK_KEYS * 128));
         wgmma_commit();
     }
-
-    __device__ void pack() {
-#pragma unroll
-        for (int k = 0; k < BLOCK_KEYS / 16; k++) {
-            weights[k][0] = pack_halves(scores[2 * k][0], scores[2 * k][1]);
-            weights[k][1] = pack_halves(scores[2 * k][2], scores[2 * k][3]);
-            weights[k][2] = pack_halves(scores[2 * k + 1][0], scores[2 * k + 1][1]);
-            weights[k][3] = pack_halves(scores[2 * k + 1][2], scores[2 * k + 1][3]);
-        }
-    }
-
-    __device__ void release(uint64_t *empty) {
-        __syncwarp();
-        if (threadIdx.x % 32 == 0) barrier_arrive(shared_at(empty));
-    }
 };
 
 // Where a split leaves sums that are not the whole: of row r at first + r.
@@ -111,14 +96,14 @@ __device__ inline void attend_blocks(const TileHead &at, WgmmaShared<HEAD> *s, c
     auto weigh = [&](int b) {
         bool whole = 2 * b + 1 < tiles.n && (seen[2 * b] & seen[2 * b + 1] & ALL_SEE);
         if (!whole) mask(m.scores, s->slot_positions[b % STAGES], row_positions, window);
-        m.release(&s->k_empty[b % STAGES]); // the positions too have been read
+        release_stage(&s->k_empty[b % STAGES]); // the positions too have been read
         soften(m.scores, a.scale, top, sum, shrink);
     };
     if (n_blocks > 0) {
         m.start_scores(0);
         wgmma_wait<0>(m.scores);
         weigh(0);
-        m.pack();
+        pack_weights(m.scores, m.weights);
     }
 #pragma unroll 1
     for (int b = 1; b < n_blocks; b++) {
@@ -127,14 +112,14 @@ __device__ inline void attend_blocks(const TileHead &at, WgmmaShared<HEAD> *s, c
         wgmma_wait<1>(m.scores);
         weigh(b);
         wgmma_wait<0>(m.out);
-        m.release(&s->v_empty[(b - 1) % STAGES]);
+        release_stage(&s->v_empty[(b - 1) % STAGES]);
         if (__any_sync(~0u, shrink[0] != 1 || shrink[1] != 1)) { // rare after the first blocks
 #pragma unroll
             for (int n = 0; n < HEAD / 8; n++)
 #pragma unroll
                 for (int i = 0; i < 4; i++) m.out[n][i] *= shrink[i / 2];
         }
-        m.pack();
+        pack_weights(m.scores, m.weights);
     }
     if (n_blocks > 0) {
         m.start_sums(n_blocks - 1);

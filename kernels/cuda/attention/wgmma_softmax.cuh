@@ -47,4 +47,22 @@ __device__ inline void mask(float (&scores)[N][4], const int32_t *slot_positions
     }
 }
 
+// Weights as halves, as wgmma takes them from registers.
+template <int N>
+__device__ inline void pack_weights(const float (&scores)[2 * N][4], uint32_t (&weights)[N][4]) {
+#pragma unroll
+    for (int k = 0; k < N; k++) {
+        weights[k][0] = pack_halves(scores[2 * k][0], scores[2 * k][1]);
+        weights[k][1] = pack_halves(scores[2 * k][2], scores[2 * k][3]);
+        weights[k][2] = pack_halves(scores[2 * k + 1][0], scores[2 * k + 1][1]);
+        weights[k][3] = pack_halves(scores[2 * k + 1][2], scores[2 * k + 1][3]);
+    }
+}
+
+// A warp has read what lay in a stage of shared memory.
+__device__ inline void release_stage(uint64_t *empty) {
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) barrier_arrive(shared_at(empty));
+}
+
 #endif

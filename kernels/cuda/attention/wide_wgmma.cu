@@ -121,21 +121,6 @@ struct WideRows {
             wgmma_values(out, weights[k], matrix_at(v + k * 16 * 128, TILE_BYTES));
         wgmma_commit();
     }
-
-    __device__ void pack() {
-#pragma unroll
-        for (int k = 0; k < KEYS / 16; k++) {
-            weights[k][0] = pack_halves(scores[2 * k][0], scores[2 * k][1]);
-            weights[k][1] = pack_halves(scores[2 * k][2], scores[2 * k][3]);
-            weights[k][2] = pack_halves(scores[2 * k + 1][0], scores[2 * k + 1][1]);
-            weights[k][3] = pack_halves(scores[2 * k + 1][2], scores[2 * k + 1][3]);
-        }
-    }
-
-    __device__ static void release(uint64_t *empty) {
-        __syncwarp();
-        if (threadIdx.x % 32 == 0) barrier_arrive(shared_at(empty));
-    }
 };
 
 // Half of the rows' results to y.
@@ -180,7 +165,7 @@ __device__ inline void attend_half(const TileHead &at, WideWgmmaShared *s, const
     for (int i = 0; i < OF_HALF / 8; i++) m.out[i][0] = m.out[i][1] = m.out[i][2] = m.out[i][3] = 0;
     auto weigh = [&](int b) {
         if (!(seen[b] & ALL_SEE)) mask(m.scores, s->slot_positions, row_positions, window);
-        m.release(&s->k_empty); // the positions too have been read
+        release_stage(&s->k_empty); // the positions too have been read
         soften(m.scores, a.scale, top, sum, shrink);
         if (__any_sync(~0u, shrink[0] != 1 || shrink[1] != 1)) { // rare after the first blocks
 #pragma unroll
@@ -188,7 +173,7 @@ __device__ inline void attend_half(const TileHead &at, WideWgmmaShared *s, const
 #pragma unroll
                 for (int j = 0; j < 4; j++) m.out[i][j] *= shrink[j / 2];
         }
-        m.pack();
+        pack_weights(m.scores, m.weights);
     };
     if (n > 0) {
         m.start_scores(0);
@@ -200,7 +185,7 @@ __device__ inline void attend_half(const TileHead &at, WideWgmmaShared *s, const
         m.start_sums(b);
         m.start_scores(b + 1);
         wgmma_wait_older();
-        m.release(&s->v_empty);
+        release_stage(&s->v_empty);
         wgmma_wait<0>(m.scores);
         wgmma_wait<0>(m.out);
     }
