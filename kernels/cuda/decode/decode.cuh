@@ -190,6 +190,9 @@ struct DecodeGated {
 
 // Heads of a kind of layers, where there are two kinds (Gemma 4): the usual ones, and those of WIDE_DIM elements.
 enum { USUAL_DIM = 256, WIDE_DIM = 512 };
+// log2 of the bytes that such a head has of a slot.
+enum { USUAL_SHIFT = 9, WIDE_SHIFT = 10 };
+static_assert(1 << USUAL_SHIFT == USUAL_DIM * 2 && 1 << WIDE_SHIFT == WIDE_DIM * 2, "elements of 16 bits");
 struct DecodeHeads {
     int n_kv_heads, group, rotary_dim, q_dim, kv_dim;
     // Indexes from `first` on, cut into n_splits ranges of split_slots; what is before no layer of the kind sees.

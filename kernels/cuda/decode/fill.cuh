@@ -198,7 +198,8 @@ template <class Cache, bool EXPERTS, DecodeOthers OTHERS> struct Filler {
             const DecodeHeads &heads = a.heads[kinds[layer].wide];
             const CacheShare &c = share();
             keys = l.keys + c.kv_head * heads.head_stride * 2;
-            slot_bytes = (int)heads.slot_stride * 2, slot_shift = kinds[layer].wide ? 10 : 9;
+            slot_bytes = (int)heads.slot_stride * 2,
+            slot_shift = kinds[layer].wide ? WIDE_SHIFT : USUAL_SHIFT;
             unit = c.any ? first_chunk(c, warp) : 0;
         }
     }

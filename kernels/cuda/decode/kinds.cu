@@ -35,7 +35,7 @@ bool kinds_of(const DecoderShape *s, LayerHeads *wide) {
 
 // The first index that a layer behind such a window sees, where tokens lie at their positions.
 static int first_seen(const DecodeArguments *a, const StepSequence *q, int window) {
-    const int chunk = 2048 / (USUAL_DIM * 2);
+    const int chunk = chunk_slots(a);
     if (window <= 0 || !q->in_order || a->n_evicted > 0 || a->position < window) return 0;
     return (a->position - window + 1) / chunk * chunk;
 }
@@ -85,7 +85,6 @@ bool kinds_fill(const CudaBackend *cuda, const DecodeStep *t, DecodeArguments *a
     a->kind = DECODE_F16, a->kinds = d->kinds;
     a->cache = t->kv[0];
     a->cache.k = a->cache.v = NULL;
-    a->state_width = h->q_dim;
     for (int l = 0; l < s->n_layers; l++)
         if (!add_layer(cuda, t, l, a, &d->wanted_kinds[l])) return false;
     return true;

@@ -59,7 +59,7 @@ static InputForms forms_of(const DecodeArguments *a, const DecodeLayer *layers) 
     InputForms f = {};
     auto count = [&](int phase, int wanted) {
         int cols = a->phases[phase].pieces * a->phases[phase].pitch;
-        if (phase == PHASE_OUT) cols = max(cols, a->state_width);
+        if (phase == PHASE_OUT) cols = max(cols, max(a->state_width, a->heads[1].q_dim));
         const bool floats = wanted & FORM_FLOATS, quants = wanted & ~FORM_FLOATS;
         f.halves = f.halves || (wanted & FORM_HALVES);
         if (floats && cols > f.float_cols) f.float_cols = cols;
