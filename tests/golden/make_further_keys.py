@@ -8,14 +8,11 @@ a line to PROVENANCE.txt)
 import json
 import os
 
-import numpy as np
-import torch
-import transformers
 from transformers import AutoConfig
 
 import further_classes # noqa: F401: it tells transformers of classes that it does not have
 import make_keys
-from make_keys import EVERY, GONE, HERE, OUT, ROTARY
+from make_keys import EVERY, GONE, HERE, ROTARY
 from make_recent_keys import ROPES, ROUTER
 
 # What classes with GPT-2's names make of theirs and of those that others have.
@@ -139,20 +136,5 @@ def defaults():
         yield config
 
 
-def main():
-    transformers.logging.set_verbosity(transformers.logging.CRITICAL)
-    torch.set_num_threads(1)
-    make_keys.rows_of = rows_of
-    rows, logits = [], []
-    for folder in OWN:
-        make_keys.run(folder, folder, rows, logits)
-    with open(os.path.join(OUT, "further_keys.json"), "w") as f:
-        f.write("[\n" + ",\n".join(json.dumps(row) for row in rows) + "\n]\n")
-    np.concatenate(logits).tofile(os.path.join(OUT, "further_keys.logits"))
-    with open(os.path.join(OUT, "further_default.json"), "w") as f:
-        f.write("[\n" + ",\n".join(json.dumps(dict(style="5", config=config)) for config in defaults()) + "\n]\n")
-    print(f"{len(rows)} rows, {sum(row['fails'] for row in rows)} fail")
-
-
 if __name__ == "__main__":
-    main()
+    make_keys.write_others("further", OWN, rows_of, defaults())

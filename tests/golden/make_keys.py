@@ -700,6 +700,24 @@ def write_set(name, models, kinds):
     print(f"{len(rows)} rows, {sum(row['fails'] for row in rows)} fail")
 
 
+def write_others(name, folders, of_folder, configs):
+    """NAME_keys.json, .logits and NAME_default.json of models that no table above has: of_folder(folder) gives a folder's changes, as
+    rows_of() does; `configs` are configurations as classes of transformers 5 write them."""
+    global rows_of
+    transformers.logging.set_verbosity(transformers.logging.CRITICAL)
+    torch.set_num_threads(1)
+    rows_of = of_folder
+    rows, logits = [], []
+    for folder in folders:
+        run(folder, folder, rows, logits)
+    with open(os.path.join(OUT, f"{name}_keys.json"), "w") as f:
+        f.write("[\n" + ",\n".join(json.dumps(row) for row in rows) + "\n]\n")
+    np.concatenate(logits).tofile(os.path.join(OUT, f"{name}_keys.logits"))
+    with open(os.path.join(OUT, f"{name}_default.json"), "w") as f:
+        f.write("[\n" + ",\n".join(json.dumps(dict(style="5", config=config)) for config in configs) + "\n]\n")
+    print(f"{len(rows)} rows, {sum(row['fails'] for row in rows)} fail")
+
+
 def main():
     wanted = sys.argv[1:]
     os.makedirs(OUT, exist_ok=True)

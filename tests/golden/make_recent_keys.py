@@ -12,15 +12,12 @@ import json
 import os
 import sys
 
-import numpy as np
-import torch
-import transformers
 from transformers import AutoConfig
 
 import make_dense # noqa: F401: it tells transformers of a class for the text of Muse Glimmer
 import make_keys
 import make_latent # noqa: F401: likewise of Mistral 4
-from make_keys import EVERY, FULL, GONE, HERE, OUT, ROTARY, SLIDING
+from make_keys import EVERY, FULL, GONE, HERE, ROTARY, SLIDING
 
 CONV = "conv"
 TYPES = "layer_types"
@@ -144,21 +141,5 @@ def defaults():
             yield config
 
 
-def main():
-    transformers.logging.set_verbosity(transformers.logging.CRITICAL)
-    torch.set_num_threads(1)
-    make_keys.rows_of = rows_of
-    only = sys.argv[1:]
-    rows, logits = [], []
-    for folder in only or (*OWN, *PERIODS):
-        make_keys.run(folder, folder, rows, logits)
-    with open(os.path.join(OUT, "recent_keys.json"), "w") as f:
-        f.write("[\n" + ",\n".join(json.dumps(row) for row in rows) + "\n]\n")
-    np.concatenate(logits).tofile(os.path.join(OUT, "recent_keys.logits"))
-    with open(os.path.join(OUT, "recent_default.json"), "w") as f:
-        f.write("[\n" + ",\n".join(json.dumps(dict(style="5", config=config)) for config in defaults()) + "\n]\n")
-    print(f"{len(rows)} rows, {sum(row['fails'] for row in rows)} fail")
-
-
 if __name__ == "__main__":
-    main()
+    make_keys.write_others("recent", sys.argv[1:] or (*OWN, *PERIODS), rows_of, defaults())
